@@ -1,0 +1,1 @@
+"""Measurements of what training changed and of what it costs."""

@@ -1,0 +1,84 @@
+"""Players without a model. A player is a function from a prompt to a reply, whatever stands behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+
+from spy_env.documents import shorten
+from spy_env.masking import MARKER
+from spy_env.observations import read_document, read_results
+from spy_env.seats import number_of
+
+Player = Callable[[str], str]
+
+_WORD = re.compile(r"\w+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # not within 3.5
+
+
+def lead_sentences(prompt: str, words: int = 60) -> str:
+    """Perform: the document's first sentences that can be read, up to ``words`` units. Hidden ones are passed over."""
+    sentences = [sentence for sentence in _SENTENCE.split(read_document(prompt)) if not _holds_hidden(sentence)]
+    return shorten(" ".join(sentences).strip(), words)
+
+
+def _holds_hidden(sentence: str) -> bool:
+    return "**" in sentence or MARKER in sentence
+
+
+def word_overlap_vote(prompt: str) -> str:
+    """Vote for the performance with the fewest of the document's distinct words; N/A where all have as many."""
+    document = set(_WORD.findall(read_document(prompt).casefold()))
+    shared = {seat: len(document & set(_WORD.findall(text.casefold()))) for seat, text in read_results(prompt)}
+    least = min(shared, key=shared.__getitem__)
+    return r"\boxed{N/A}" if len(set(shared.values())) == 1 else rf"\boxed{{{number_of(least)}}}"
+
+
+def scripted_player(words: int = 60) -> Player:
+    """Performs with the lead sentences and votes by word overlap."""
+
+    def play(prompt: str) -> str:
+        return word_overlap_vote(prompt) if read_results(prompt) else lead_sentences(prompt, words)
+
+    return play
+
+
+def random_player(seed: int | str = 0) -> Player:
+    """Performs with one sentence of the document at random and votes at random; its own stream of chance."""
+    rng = Random(seed)
+
+    def play(prompt: str) -> str:
+        ballot = read_results(prompt)
+        if ballot:
+            return rf"\boxed{{{number_of(rng.choice(ballot)[0])}}}"
+        return rng.choice([sentence for sentence in _SENTENCE.split(read_document(prompt)) if sentence] or [""])
+
+    return play
+
+
+def human_player(read: Callable[[], str] = input, write: Callable[[str], None] = print) -> Player:
+    """Somebody at a terminal: shows the prompt and takes lines until an empty one.
+
+    A bare number or ``N/A`` is taken for a vote. The end of input ends the reply.
+    """
+
+    def play(prompt: str) -> str:
+        write("\n" + "-" * 72 + "\n" + prompt)
+        voting = bool(read_results(prompt))
+        write("Your vote, a player's number or N/A:" if voting else "Your reply; an empty line ends it:")
+        lines: list[str] = []
+        while True:
+            try:
+                line = read()
+            except EOFError:
+                break
+            if not line.strip() and lines:
+                break
+            lines.append(line)
+            if voting:
+                break
+        said = "\n".join(lines).strip()
+        return rf"\boxed{{{said}}}" if voting and "\\boxed" not in said else said
+
+    return play

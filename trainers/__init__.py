@@ -1,0 +1,1 @@
+"""Learning from games. Trainers share the functions in this folder and never import each other."""

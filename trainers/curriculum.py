@@ -1,0 +1,183 @@
+"""Which stage is trained, and the advantages: an immutable record of schedule, averages, baselines and iteration.
+
+The one home of this state. A driver asks ``stages`` before it generates, ``advantages`` when the games are over, and
+goes on with ``after``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from spy_env import ABSTAIN, Game, RewardRules, Seat, Stage
+from trainers.advantages import group_advantages, role_advantages
+
+SCHEDULES = ("hysteresis", "cycle", "detection", "performing", "joint")
+Key = tuple[str, Seat]
+"""A sample within its stage: the game's seed and the seat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When the trained stage changes. Thresholds are SpyRL's (Eq 11, 12); ``patience`` and the cycle are our choice."""
+
+    kind: str = "hysteresis"  # or "cycle", "detection" or "performing" alone, "joint" (both at once, an ablation)
+    cycle: tuple[int, int] = (5, 5)  # iterations of detection, then of performing
+    accuracy_enough: float = 0.9  # detection -> performing at or above this accuracy ...
+    abstention_low: float = 0.1  # ... with abstentions at or below this share
+    error_high: float = 0.4  # performing -> detection at or above this error rate ...
+    abstention_high: float = 0.5  # ... or this share of abstentions
+    k_min: int = 5  # iterations that a stage lasts at least
+    patience: int = 20  # and at most; the switch is then counted as forced
+    rho: float = 0.95  # of the running averages
+
+    def __post_init__(self) -> None:
+        if self.kind not in SCHEDULES:
+            raise ValueError(f"schedule is {self.kind!r}; choose one of {list(SCHEDULES)}")
+        if min(self.cycle) < 1:
+            raise ValueError(
+                f"cycle is {self.cycle}; each stage needs at least 1 iteration (or choose it alone as schedule)"
+            )
+        if not 1 <= self.k_min <= self.patience:
+            raise ValueError(f"k_min is {self.k_min} and patience {self.patience}; 1 <= k_min <= patience must hold")
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """An exponential moving average, unbiased: it weighs only what it has seen."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    def after(self, value: float, rho: float) -> Average:
+        """The average with one more value."""
+        return Average(rho * self.total + (1 - rho) * value, rho * self.weight + 1 - rho)
+
+    @property
+    def value(self) -> float:
+        """0 before the first value."""
+        return self.total / self.weight if self.weight else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Curriculum:
+    """Settings, and the state of a run so far."""
+
+    schedule: Schedule = field(default_factory=Schedule)
+    rewards: RewardRules = field(default_factory=RewardRules)
+    rae: bool = True  # subtract role baselines from performing rewards
+    alpha: float = 0.9  # of the role baselines
+    iteration: int = 0
+    stage: Stage = Stage.DETECTION  # of the coming iteration; under "joint" it says nothing
+    since: int = 0  # iterations already spent in this stage
+    forced: int = 0  # switches because patience ran out
+    accuracy: Average = Average()
+    abstention: Average = Average()
+    baselines: Mapping[str, float] = field(default_factory=dict)  # by task, number of players and role
+
+    @classmethod
+    def start(cls, schedule: Schedule, rewards: RewardRules, rae: bool = True, alpha: float = 0.9) -> Curriculum:
+        """The state before the first iteration: detection first, unless performing alone is trained."""
+        first = Stage.PERFORMING if schedule.kind == "performing" else Stage.DETECTION
+        return cls(schedule, rewards, rae, alpha, stage=first)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What the coming iteration trains."""
+        return (Stage.PERFORMING, Stage.DETECTION) if self.schedule.kind == "joint" else (self.stage,)
+
+    @property
+    def trained(self) -> Stage | None:
+        """What a game of the coming iteration records as trained; None where both stages are."""
+        return None if self.schedule.kind == "joint" else self.stage
+
+    def advantages(self, games: Sequence[Game], stage: Stage) -> dict[Key, float]:
+        """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them."""
+        of_game = self._performing_advantages if stage is Stage.PERFORMING else self._detection_advantages
+        return {(game.seed, seat): value for game in games for seat, value in of_game(game).items()}
+
+    def _performing_advantages(self, game: Game) -> dict[Seat, float]:
+        if not game.readable:  # no vote says anything about the performances
+            return dict.fromkeys(game.players, 0.0)
+        rewards = game.rewards(self.rewards).performing
+        keys = {seat: baseline_key(game, game.role(seat)) for seat in rewards}
+        return role_advantages(rewards, keys, self.baselines if self.rae else {})
+
+    def _detection_advantages(self, game: Game) -> dict[Seat, float]:
+        rewards = game.rewards(self.rewards).detection
+        voters = game.trained_voters
+        return dict(zip(voters, group_advantages([rewards[voter] for voter in voters]), strict=True))
+
+    def after(self, games: Sequence[Game]) -> Curriculum:
+        """The state after an iteration: averages and baselines moved once, in both stages, and the next stage chosen."""
+        votes = [(vote, game.spy) for game in games for seat, vote in game.votes().items() if seat != game.spy]
+        right = sum(vote == spy for vote, spy in votes) / len(votes)
+        abstained = sum(vote == ABSTAIN for vote, _ in votes) / len(votes)
+        moved = replace(
+            self,
+            iteration=self.iteration + 1,
+            since=self.since + 1,
+            accuracy=self.accuracy.after(right, self.schedule.rho),
+            abstention=self.abstention.after(abstained, self.schedule.rho),
+            baselines=self._moved_baselines(games),
+        )
+        return moved._next_stage()
+
+    def _moved_baselines(self, games: Sequence[Game]) -> dict[str, float]:
+        """b <- alpha b + (1 - alpha) mean r, over the batch's games with a readable vote (SpyRL Eq 9)."""
+        earned: dict[str, list[float]] = {}
+        for game in games:
+            if game.readable:
+                for seat, reward in game.rewards(self.rewards).performing.items():
+                    earned.setdefault(baseline_key(game, game.role(seat)), []).append(reward)
+        moved = dict(self.baselines)
+        for key, rewards in sorted(earned.items()):
+            moved[key] = self.alpha * moved.get(key, 0.0) + (1 - self.alpha) * sum(rewards) / len(rewards)
+        return moved
+
+    def _next_stage(self) -> Curriculum:
+        wanted, forced = self._due()
+        if not wanted:
+            return self
+        other = Stage.PERFORMING if self.stage is Stage.DETECTION else Stage.DETECTION
+        return replace(self, stage=other, since=0, forced=self.forced + forced)
+
+    def _due(self) -> tuple[bool, bool]:
+        """Whether the stage changes now, and whether patience alone made it."""
+        schedule = self.schedule
+        if schedule.kind == "cycle":
+            return self.since >= schedule.cycle[self.stage is Stage.PERFORMING], False
+        if schedule.kind != "hysteresis" or self.since < schedule.k_min:
+            return False, False
+        accuracy, abstention = self.accuracy.value, self.abstention.value
+        if self.stage is Stage.DETECTION:
+            earned = accuracy >= schedule.accuracy_enough and abstention <= schedule.abstention_low
+        else:
+            earned = 1 - accuracy >= schedule.error_high or abstention >= schedule.abstention_high
+        return earned or self.since >= schedule.patience, not earned
+
+    def to_json(self) -> str:
+        """The whole record as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Curriculum:
+        """What ``to_json`` wrote, exactly."""
+        row = json.loads(text)
+        schedule = Schedule(**{**row["schedule"], "cycle": tuple(row["schedule"]["cycle"])})
+        return cls(
+            **{
+                **row,
+                "schedule": schedule,
+                "rewards": RewardRules(**row["rewards"]),
+                "stage": Stage(row["stage"]),
+                "accuracy": Average(**row["accuracy"]),
+                "abstention": Average(**row["abstention"]),
+            }
+        )
+
+
+def baseline_key(game: Game, role: str) -> str:
+    """Baselines are kept apart by task, number of players and role."""
+    return f"{game.task}/{game.rules.players}/{role}"

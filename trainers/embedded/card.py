@@ -1,0 +1,78 @@
+"""The model card of a trained model: what it came from, how it was trained, and what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from trainers.embedded.config import Config
+from trainers.embedded.evaluation import comparison_lines
+from trainers.estimates import Estimate
+
+_CARD = """\
+---
+base_model: {base}
+library_name: transformers
+tags: [spyrl, self-play]
+---
+# {base}, trained by "Who is the spy?" on {task}
+
+Self-play without labels, reward model or judge: {players} players do the task, one of them with a masked document, then
+vote on who that was. The votes are the reward.
+
+| | |
+|---|---|
+| base model | `{base}`, weights SHA-256 `{sha256}` |
+| task | {task} |
+| documents | {documents} |
+| iterations | {iterations}, {games} games each, stages {stages} |
+| rules | {rules} |
+| rewards | {rewards} |
+| adaptation | {adaptation} |
+| learning rate | {lr} |
+| temperature | {temperature} |
+| seed | {seed} |
+
+## Measured
+
+{measured}
+
+The chat template and the tokenizer are the base model's, unchanged. Everything that was set stands in the run's
+`config.json`.
+"""
+
+
+def model_card(
+    config: Config,
+    facts: Mapping[str, Any],
+    stages: Mapping[str, int],
+    compared: Mapping[str, tuple[Estimate, Estimate]],
+) -> str:
+    """The card as Markdown. ``stages`` counts iterations by trained stage."""
+    lora = config.ds.lora
+    return _CARD.format(
+        base=config.actor.model_name_or_path,
+        sha256=facts["weights_sha256"],
+        task=config.game.task,
+        players=config.game.players,
+        documents=config.data.documents or "the task's own samples",
+        iterations=sum(stages.values()),
+        games=config.games_per_iteration,
+        stages=", ".join(f"{count} {stage}" for stage, count in stages.items()) or "none",
+        rules=f"`{json.dumps(asdict(config.rules))}`",
+        rewards=f"`{json.dumps(asdict(config.reward_rules))}`",
+        adaptation=f"LoRA, rank {lora.rank}, alpha {lora.alpha}, merged" if lora.rank else "full fine-tuning",
+        lr=config.actor.adam.lr,
+        temperature=config.rollout.temperature,
+        seed=config.train.seed,
+        measured=_measured(compared),
+    )
+
+
+def _measured(compared: Mapping[str, tuple[Estimate, Estimate]]) -> str:
+    if not compared:
+        return "Nothing was measured (`--eval.games 0`)."
+    head = "The same deals before and after training, on held-out documents; 95 % intervals.\n\n| | before | after | n |\n|---|---|---|---|\n"
+    return head + "\n".join("| " + " | ".join(row) + " |" for row in comparison_lines(compared))

@@ -1,0 +1,116 @@
+"""``spyrl train``: from flags to a run, and its closing table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from spy_env.viewer import game_text
+from trainers.embedded.config import Config, read_config
+from trainers.embedded.display import Display
+from trainers.embedded.evaluation import comparison_lines
+from trainers.embedded.loop import Result, train
+from trainers.embedded.policy import NotFiniteError
+from trainers.rollout import GamesFailedError
+
+SMALL_MODEL = "smollm2-135m"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Train a model by self-play on this machine."""
+    arguments = list(argv)
+    dry_run = "--dry-run" in arguments
+    arguments = [argument for argument in arguments if argument != "--dry-run"]
+    config = parse(arguments)
+    console = Console()
+    if dry_run:
+        console.print_json(json.dumps(asdict(config)))
+        console.print(_plan(config), highlight=False)
+        return 0
+    try:
+        with Display(console, config.train.iterations) as display:
+            result = train(config, _model_folder(config, display), display)
+    except (GamesFailedError, NotFiniteError) as error:
+        print(
+            f"spyrl train stopped: {error}\nThe last checkpoint is whole; go on with --ckpt.load_enable.",
+            file=sys.stderr,
+        )
+        return 1
+    _close(console, config, result)
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> Config:
+    """Defaults, then ``--config FILE``, then the other flags.
+
+    Raises:
+        ValueError: the file can't be read, or a value can't be used.
+    """
+    arguments = list(arguments)
+    default = Config()
+    if "--config" in arguments:
+        at = arguments.index("--config")
+        if at + 1 == len(arguments):
+            raise ValueError("--config needs a file, or the shipped 'first_run'")
+        default = read_config(arguments[at + 1])
+        del arguments[at : at + 2]
+    return tyro.cli(
+        Config,
+        args=arguments,
+        default=default,
+        prog="spyrl train",
+        description="Train a model by playing 'Who is the spy?' on one machine. --config FILE sets defaults (TOML or JSON, or the "
+        "shipped 'first_run'); --dry-run checks and prints the plan.",
+        config=(tyro.conf.AvoidSubcommands,),
+        use_underscores=True,
+    )
+
+
+def _model_folder(config: Config, display: Display) -> str:
+    if config.actor.model_name_or_path != SMALL_MODEL:
+        return config.actor.model_name_or_path
+    from trainers.first_run import small_model
+
+    return str(small_model(display.say))
+
+
+def _plan(config: Config) -> str:
+    games, players = config.games_per_iteration, config.game.players
+    return (
+        f"{config.train.iterations} iterations of {games} games with {players} players ({config.game.task}, voters "
+        f"{config.game.voters}, schedule {config.game.schedule}); results in {config.ckpt.output_dir}"
+    )
+
+
+def _close(console: Console, config: Config, result: Result) -> None:
+    if result.example:
+        console.print("\nOne game in full:\n", style="bold")
+        console.print(game_text(result.example, reveal=True, rules=config.reward_rules), markup=False, highlight=False)
+    if result.compared:
+        chance = f"chance is 1/{config.game.players} = {1 / config.game.players:.3f} where every vote names a player"
+        table = Table(
+            "", "before", "after", "n", title="The same held-out games before and after, 95 % intervals", caption=chance
+        )
+        for row in comparison_lines(result.compared):
+            table.add_row(*row)
+        console.print(table)
+    trained = ", ".join(f"{count} of {stage}" for stage, count in result.stages.items()) or "none"
+    console.print(f"iterations: {trained}", highlight=False)
+    console.print(f"base weights SHA-256: {result.facts['weights_sha256'] or 'not known (hub id)'}", highlight=False)
+    for what, path in {
+        "run": result.folder,
+        "all games": result.folder / "games",
+        "trained model": result.folder / "final",
+    }.items():
+        console.print(f"{what}: {path}", highlight=False, soft_wrap=True)
+    console.print(
+        f"look at the games: spyrl replay {result.folder / 'games' / 'eval_after.jsonl'}",
+        highlight=False,
+        soft_wrap=True,
+    )

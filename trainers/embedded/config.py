@@ -1,0 +1,290 @@
+"""Everything that a run can be told: one frozen dataclass, with OpenRLHF's flag names and meanings where it has them.
+
+``--game.*`` is ours. Values come from the defaults here, then a ``--config`` file (TOML or JSON, such as a run's
+``config.json``), then the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spy_env import PRESETS, RewardRules, Rules, Stage
+from trainers.curriculum import Schedule
+from trainers.embedded.loss import LossRules
+from trainers.engines import Sampling
+
+
+@dataclass(frozen=True)
+class Adam:
+    """AdamW. A long second moment would starve the performing stage, whose advantages are a tenth of detection's."""
+
+    lr: float = 1e-6
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Actor:
+    """The model that is trained and plays all seats."""
+
+    model_name_or_path: str = "smollm2-135m"  # a folder, a hub id, or "smollm2-135m": the small model of the first run
+    adam: Adam = field(default_factory=Adam)
+    max_norm: float = 1.0  # gradients are clipped to this norm
+    eps_clip: float = 0.2
+    loss_agg_mode: str = "token-mean"  # or "seq-mean-token-mean"
+    ratio: str = "token"  # or "sequence" (Eq 8), "sequence-mean"
+    gradient_checkpointing_enable: bool = False
+
+
+@dataclass(frozen=True)
+class Kl:
+    """KL to the model as it was before training, as a loss term (k3)."""
+
+    init_coef: float = 0.001
+
+
+@dataclass(frozen=True)
+class Algo:
+    """The algorithm."""
+
+    kl: Kl = field(default_factory=Kl)
+
+
+@dataclass(frozen=True)
+class StageSampling:
+    """How one stage's replies are generated."""
+
+    max_new_tokens: int | None = None  # default: --rollout.max_new_tokens
+    prefill: str = ""  # put in the seat's mouth: part of the prompt, not trained
+    stop: str = ""  # end a reply at the first token that holds this
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How games are generated."""
+
+    batch_size: int = 8  # documents an iteration
+    n_samples_per_prompt: int = 5  # samples a document; games = batch_size x this / players
+    max_new_tokens: int = 512
+    temperature: float = 1.0  # the trainer divides its logits by the same; nothing else bends the distribution
+    micro_batch_size: int = 32  # replies generated at a time
+    performing: StageSampling = field(default_factory=StageSampling)
+    detection: StageSampling = field(default_factory=StageSampling)
+    chat_template_kwargs: str = "{}"  # JSON for the chat template, such as {"enable_thinking": false}
+
+
+@dataclass(frozen=True)
+class Train:
+    """How the model is updated."""
+
+    iterations: int = 100
+    batch_size: int | None = None  # samples an optimizer step; default all of an iteration: one update
+    micro_batch_size: int = 4  # samples computed at a time
+    max_epochs: int = 1  # passes over an iteration's samples
+    seed: int = 42
+    max_minutes: float | None = None  # stop after the iteration that passes this; default: never
+
+
+@dataclass(frozen=True)
+class Data:
+    """The corpus."""
+
+    documents: str | None = (
+        None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
+    )
+    input_key: str = "text"  # the field of a JSONL row that holds the text
+    max_len: int = 2048  # prompt + reply in tokens; documents are shortened to fit
+    max_samples: int | None = None  # use only the first documents
+
+
+@dataclass(frozen=True)
+class Eval:
+    """The same games on held-out documents before and after training."""
+
+    games: int = 0  # 0: none. The first documents of the corpus are held out, one a game
+    steps: int | None = None  # also every so many iterations
+
+
+@dataclass(frozen=True)
+class Ckpt:
+    """Where results go."""
+
+    output_dir: str = "outputs/run"
+    save_steps: int = 10
+    max_num: int = 3  # checkpoints kept
+    load_enable: bool = False  # go on from the last checkpoint in output_dir
+
+
+@dataclass(frozen=True)
+class Logger:
+    """Metrics always go to metrics.jsonl."""
+
+    tensorboard_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Lora:
+    """Low-rank adapters (peft); merged on export."""
+
+    rank: int = 0  # 0: full fine-tuning
+    alpha: int = 16
+    target_modules: str = "all-linear"  # or names, comma-separated
+
+
+@dataclass(frozen=True)
+class Ds:
+    """OpenRLHF keeps LoRA and precision here."""
+
+    lora: Lora = field(default_factory=Lora)
+    param_dtype: str = "auto"  # "bf16" or "fp32" arithmetic; auto: bf16 on a GPU, fp32 on a CPU
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """The game. None stands for the task's default."""
+
+    task: str = "summarization"  # a shipped task, my_task.py, or module:TASK
+    players: int = 5
+    voters: str = "all"  # "civilians", "referees"
+    referees: int = 8
+    operator: str = "span"
+    mask_fraction: float | None = None
+    document_words: int | None = None
+    words: int | None = None
+    rewards: str = "spyrl"  # preset; "vision_zero" makes weak detectors abstain
+    right: float | None = None  # the preset's, unless given
+    wrong: float | None = None
+    abstain: float | None = None
+    unreadable: float | None = None
+    beta: float | None = None
+    lam: float | None = None
+    rae: bool = True
+    alpha: float = 0.9
+    schedule: str = "hysteresis"  # "cycle", "detection", "performing", "joint"
+    cycle: tuple[int, int] = (5, 5)  # iterations of detection, of performing
+    k_min: int = 5
+    patience: int = 20
+    rho: float = 0.95
+    accuracy_enough: float = 0.9
+    abstention_low: float = 0.1
+    error_high: float = 0.4
+    abstention_high: float = 0.5
+
+
+@dataclass(frozen=True)
+class Config:
+    """Train a model by playing "Who is the spy?" on one machine."""
+
+    game: GameConfig = field(default_factory=GameConfig)
+    actor: Actor = field(default_factory=Actor)
+    algo: Algo = field(default_factory=Algo)
+    rollout: Rollout = field(default_factory=Rollout)
+    train: Train = field(default_factory=Train)
+    data: Data = field(default_factory=Data)
+    eval: Eval = field(default_factory=Eval)
+    ckpt: Ckpt = field(default_factory=Ckpt)
+    logger: Logger = field(default_factory=Logger)
+    ds: Ds = field(default_factory=Ds)
+
+    def __post_init__(self) -> None:
+        rollout, players = self.rollout, self.game.players
+        if rollout.n_samples_per_prompt % players or rollout.n_samples_per_prompt < 1:
+            raise ValueError(
+                f"--rollout.n_samples_per_prompt is {rollout.n_samples_per_prompt}, no multiple of --game.players {players}: "
+                f"each sample is a seat, so give {players}, {2 * players}, ..."
+            )
+        if self.train.iterations < 1 or rollout.batch_size < 1 or self.train.micro_batch_size < 1:
+            raise ValueError("--train.iterations, --rollout.batch_size and --train.micro_batch_size must be at least 1")
+        if self.ds.param_dtype not in ("auto", "bf16", "fp32"):
+            raise ValueError(f"--ds.param_dtype is {self.ds.param_dtype!r}; choose auto, bf16 or fp32")
+        # these raise for values that they can't take
+        self.rules, self.reward_rules, self.schedule, self.loss_rules, self.sampling, self.template_options  # noqa: B018
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of a game, the task's defaults not yet filled in."""
+        return Rules(**{f.name: getattr(self.game, f.name) for f in dataclasses.fields(Rules)})
+
+    @property
+    def reward_rules(self) -> RewardRules:
+        """The preset, with the prices that were given."""
+        if self.game.rewards not in PRESETS:
+            raise ValueError(f"--game.rewards is {self.game.rewards!r}; choose one of {sorted(PRESETS)}")
+        names = [f.name for f in dataclasses.fields(RewardRules)]
+        given = {name: value for name in names if (value := getattr(self.game, name)) is not None}
+        return dataclasses.replace(PRESETS[self.game.rewards], **given)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        names = [f.name for f in dataclasses.fields(Schedule) if f.name != "kind"]
+        return Schedule(kind=self.game.schedule, **{name: getattr(self.game, name) for name in names})
+
+    @property
+    def loss_rules(self) -> LossRules:
+        """The loss."""
+        return LossRules(self.actor.eps_clip, self.algo.kl.init_coef, self.actor.loss_agg_mode, self.actor.ratio)
+
+    @property
+    def sampling(self) -> dict[Stage, Sampling]:
+        """Sampling by stage."""
+        return {
+            stage: Sampling(
+                own.max_new_tokens or self.rollout.max_new_tokens, self.rollout.temperature, own.prefill, own.stop
+            )
+            for stage, own in ((Stage.PERFORMING, self.rollout.performing), (Stage.DETECTION, self.rollout.detection))
+        }
+
+    @property
+    def template_options(self) -> dict[str, Any]:
+        """What the chat template is told."""
+        options = json.loads(self.rollout.chat_template_kwargs)
+        if not isinstance(options, dict):
+            raise ValueError(
+                f"--rollout.chat_template_kwargs is {self.rollout.chat_template_kwargs!r}; give a JSON object"
+            )
+        return options
+
+    @property
+    def games_per_iteration(self) -> int:
+        """Documents times samples a document, by players a game."""
+        return self.rollout.batch_size * self.rollout.n_samples_per_prompt // self.game.players
+
+
+def read_config(path: str) -> Config:
+    """A config from a TOML or JSON file, or a shipped one by name (``first_run``). What it leaves out has its default.
+
+    Raises:
+        ValueError: no such file, not TOML or JSON, or a key that isn't known.
+    """
+    shipped = Path(__file__).with_name(f"{path}.toml")
+    file = shipped if shipped.is_file() and not Path(path).exists() else Path(path)
+    if not file.is_file():
+        raise ValueError(f"no config at {path!r}; give a .toml or .json file, or the shipped 'first_run'")
+    try:
+        text = file.read_text(encoding="utf-8")
+        row = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{file}: {error}") from error
+    return from_dict(Config, row.get("config", row), str(file))
+
+
+def from_dict(kind: Any, row: dict[str, Any], where: str) -> Any:
+    """A nested dataclass from nested dicts."""
+    types = typing.get_type_hints(kind)
+    if unknown := set(row) - set(types):
+        raise ValueError(f"{where}: unknown {sorted(unknown)}; {kind.__name__} knows {sorted(types)}")
+    values = {}
+    for name, value in row.items():
+        if dataclasses.is_dataclass(types[name]):
+            values[name] = from_dict(types[name], value, f"{where}: {name}")
+        else:
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)

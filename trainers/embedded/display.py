@@ -1,0 +1,82 @@
+"""What a run shows while it goes on: a live table with the time left, or plain lines where nobody watches."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+SHOWN = 12  # iterations kept in sight
+COLUMNS = {  # heading: metric
+    "readable": "shown/readable",
+    "accuracy": "shown/accuracy",
+    "spy caught": "game/caught",
+    "reward": "reward",
+    "KL": "kl",
+    "grad": "grad_norm",
+    "seconds": "shown/seconds",
+}
+
+
+class Display:
+    """A live table on a terminal, one line an iteration elsewhere."""
+
+    def __init__(self, console: Console, iterations: int) -> None:
+        """Show ``iterations`` on ``console``."""
+        self.console = console
+        self._rows: deque[list[str]] = deque(maxlen=SHOWN)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+        )
+        self._task = self._progress.add_task("training", total=iterations, left="")
+        self._live = Live(self._view(), console=console, refresh_per_second=2) if console.is_terminal else None
+
+    def __enter__(self) -> Display:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """One line above the table."""
+        self.console.print(text, highlight=False, markup=False)
+
+    def doing(self, what: str) -> None:
+        """What the run is busy with."""
+        self._progress.update(self._task, description=what)
+        self._refresh()
+
+    def step(self, step: int, stage: str, metrics: Mapping[str, float], seconds_left: float) -> None:
+        """An iteration is done."""
+        row = [str(step), stage, *(f"{metrics[name]:.3g}" for name in COLUMNS.values())]
+        self._rows.append(row)
+        left = f"about {time.strftime('%M:%S', time.gmtime(max(0, seconds_left)))} left"
+        self._progress.update(self._task, completed=step, left=left)
+        if self._live:
+            self._refresh()
+        else:
+            figures = "  ".join(f"{name} {value}" for name, value in zip(COLUMNS, row[2:], strict=True))
+            self.say(f"iteration {step} ({stage})  {figures}  {left}")
+
+    def _refresh(self) -> None:
+        if self._live:
+            self._live.update(self._view())
+
+    def _view(self) -> Group:
+        table = Table("iteration", "trained stage", *COLUMNS, title='"Who is the spy?"')
+        for row in self._rows:
+            table.add_row(*row)
+        return Group(table, self._progress)

@@ -1,0 +1,242 @@
+"""The training loop in reading order: documents, deals, games, advantages, update, curriculum, records."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from spy_env import UNREADABLE, Document, Game, read_games, write_games
+from trainers.corpus import Corpus
+from trainers.curriculum import Curriculum
+from trainers.embedded.card import model_card
+from trainers.embedded.checkpoints import Progress, RunFolder
+from trainers.embedded.config import Config
+from trainers.embedded.display import Display
+from trainers.embedded.evaluation import comparison, evaluation_games, play_evaluation
+from trainers.embedded.policy import Policy
+from trainers.estimates import Estimate
+from trainers.first_run import weights_sha256
+from trainers.metrics import game_metrics, mean, sample_metrics
+from trainers.rollout import Played, Table, deal_to_fit, play_games
+from trainers.samples import samples_of
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run ends with."""
+
+    folder: Path
+    stages: Mapping[str, int]
+    compared: Mapping[str, tuple[Estimate, Estimate]]
+    example: Game | None
+    facts: Mapping[str, Any]
+
+
+def train(config: Config, model_folder: str, display: Display) -> Result:
+    """Run a whole training, or what is left of one.
+
+    Raises:
+        ValueError: what was asked for can't be done; said before anything is generated.
+        GamesFailedError, NotFiniteError: an iteration could not be trained; the last checkpoint is whole.
+    """
+    started = time.monotonic()
+    run = RunFolder(config)
+    corpus = Corpus(
+        config.game.task,
+        config.data.documents,
+        config.data.input_key,
+        config.eval.games,
+        config.data.max_samples,
+        display.say,
+    )
+    policy = Policy(config, model_folder)
+    table = Table(policy.engine, config.sampling, config.data.max_len)
+    state = Progress(0, 0, Curriculum.start(config.schedule, config.reward_rules, config.game.rae, config.game.alpha))
+    if config.ckpt.load_enable and (saved := run.resume(config, policy)):
+        state = saved
+        display.say(f"going on after iteration {state.step}")
+    facts = _facts(model_folder, policy)
+    run.write_config(config, facts)
+
+    display.doing("playing held-out games before training")
+    dealt = evaluation_games(config, corpus.held_out, table)
+    before = _evaluated(run, "eval_before.jsonl", dealt, table, fresh=state.step == 0)
+    evaluation_seconds = time.monotonic() - started
+    documents = corpus.training(state.documents)
+    stages: Counter[str] = Counter()
+    with _Board(config.logger.tensorboard_dir) as board:
+        while state.step < config.train.iterations and not _late(config, started, evaluation_seconds, state.step):
+            state, metrics, stage = iterate(config, policy, table, documents, state, run, display)
+            stages[stage] += 1
+            board.write(state.step, metrics)
+            left = _seconds_left(config, started, evaluation_seconds, state.step, stages.total())
+            display.step(state.step, stage, metrics, left)
+            if config.eval.steps and state.step % config.eval.steps == 0:
+                _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, table, fresh=True)
+            if state.step % config.ckpt.save_steps == 0 or state.step == config.train.iterations:
+                run.save(config, policy, state)
+
+    display.doing("playing the same held-out games after training")
+    after = _evaluated(run, "eval_after.jsonl", dealt, table, fresh=True)
+    compared = comparison(before, after, config.reward_rules) if after else {}
+    policy.export(run.final)
+    (run.final / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
+    return Result(run.path, stages, compared, _example(after, run, state.step), facts)
+
+
+def iterate(
+    config: Config,
+    policy: Policy,
+    table: Table,
+    documents: Any,
+    state: Progress,
+    run: RunFolder,
+    display: Display,
+) -> tuple[Progress, dict[str, float], str]:
+    """One iteration: play, score, update, move the curriculum, write. Nothing is written before the update is done."""
+    step, curriculum = state.step + 1, state.curriculum
+    started = time.monotonic()
+    display.doing("playing")
+    batch = list(islice(documents, config.rollout.batch_size))
+    games = deal_games(config, batch, curriculum, step, table)
+    played = play_games(games, table)
+    generated = time.monotonic()
+
+    display.doing("updating")
+    metrics = _update(policy, curriculum, played, config)
+    moved = curriculum.after([one.game for one in played])
+    updated = time.monotonic()
+
+    stage = str(curriculum.trained or "joint")
+    metrics |= _curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
+    run.append("metrics.jsonl", {"step": step, "stage": stage, **metrics})
+    tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
+    timings = {"generate_s": generated - started, "update_s": updated - generated, "tokens_generated": tokens}
+    run.append("timings.jsonl", {"step": step, **timings})
+    write_games(run.games_of(step), [one.game for one in played])
+    shown = _shown([one.game for one in played]) | {"shown/seconds": updated - started}
+    return Progress(step, state.documents + len(batch), moved), metrics | shown, stage
+
+
+def deal_games(
+    config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, table: Table
+) -> list[Game]:
+    """The games of an iteration: as many on each document as its samples seat."""
+    a_document = config.rollout.n_samples_per_prompt // config.game.players
+    return [
+        deal_to_fit(
+            document, config.game.task, config.rules, f"{config.train.seed}/{step}/{i}", curriculum.trained, table
+        )
+        for i, document in enumerate(document for document in batch for _ in range(a_document))
+    ]
+
+
+def _update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
+    games = [one.game for one in played]
+    samples, advantages = [], []
+    for stage in curriculum.stages:
+        own = samples_of(played, stage, config.reward_rules)
+        worth = curriculum.advantages(games, stage)
+        samples += own
+        advantages += [worth[sample.game, sample.seat] for sample in own]
+    metrics = game_metrics(games, config.reward_rules) | sample_metrics(samples, advantages)
+    return metrics | policy.update(samples, advantages) | {"learning_rate": config.actor.adam.lr}
+
+
+def _curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
+    baselines = {f"game/baseline/{key}": value for key, value in curriculum.baselines.items()}
+    return baselines | {
+        "game/accuracy_average": curriculum.accuracy.value,
+        "game/abstention_average": curriculum.abstention.value,
+        "game/forced_switches": float(curriculum.forced),
+    }
+
+
+def _shown(games: Sequence[Game]) -> dict[str, float]:
+    votes = [(vote, game.spy, seat) for game in games for seat, vote in game.votes().items()]
+    return {
+        "shown/readable": mean([vote != UNREADABLE for vote, _, _ in votes]),
+        "shown/accuracy": mean([vote == spy for vote, spy, seat in votes if seat != spy]),
+    }
+
+
+def _evaluated(run: RunFolder, name: str, dealt: Sequence[Game], table: Table, fresh: bool) -> list[Game]:
+    """Play the held-out games, or read them where a resumed run has played them already."""
+    file = run.games / name
+    if file.exists() and not fresh and len(saved := list(read_games(file))) == len(dealt):
+        return saved
+    file.unlink(missing_ok=True)
+    games = play_evaluation(dealt, table) if dealt else []
+    write_games(file, games)
+    return games
+
+
+def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:
+    """One game to show in full: of the held-out ones, else the last trained on."""
+    if after or not step:
+        return after[0] if after else None
+    return next(iter(read_games(run.games_of(step))), None)
+
+
+def _late(config: Config, started: float, evaluation_seconds: float, step: int) -> bool:
+    """Whether another iteration would leave too little of ``--train.max_minutes`` for the evaluation at the end."""
+    if config.train.max_minutes is None or step == 0:
+        return False
+    training = time.monotonic() - started - evaluation_seconds
+    return time.monotonic() - started + training / step + evaluation_seconds > 60 * config.train.max_minutes
+
+
+def _seconds_left(config: Config, started: float, evaluation_seconds: float, step: int, done: int) -> float:
+    training = time.monotonic() - started - evaluation_seconds
+    left = training / done * (config.train.iterations - step) + (evaluation_seconds if config.eval.games else 0)
+    if config.train.max_minutes is not None:
+        left = min(left, 60 * config.train.max_minutes - (time.monotonic() - started))
+    return left
+
+
+def _facts(model_folder: str, policy: Policy) -> dict[str, Any]:
+    names = ("spy-env", "torch", "transformers", "peft")
+    folder = Path(model_folder)
+    return {
+        "weights_sha256": weights_sha256(folder) if folder.is_dir() else "",
+        "model_folder": str(folder),
+        "device": str(policy.device),
+        "arithmetic": "bf16" if policy.bf16 else "fp32",
+        "versions": {name: _version(name) for name in names},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+class _Board:
+    """TensorBoard, where it is asked for."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._writer: Any = None
+        if folder:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(folder)
+
+    def __enter__(self) -> _Board:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer:
+            self._writer.close()
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        if self._writer:
+            for name, value in metrics.items():
+                self._writer.add_scalar(name, value, step)

@@ -1,0 +1,149 @@
+"""Text in, tokens and log-probabilities out: what may stand behind a seat.
+
+An engine answers a whole batch of requests. What the infrastructure could not do comes back as ``Failed`` in the
+request's place, so that the rest of the batch is kept; a bug raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the replies of a stage are generated. Nothing but the temperature bends the distribution.
+
+    ``prefill`` is put in the mouth of the seat: it belongs to the prompt and isn't trained. ``stop`` ends a reply at
+    the first token that holds it.
+    """
+
+    max_new_tokens: int = 1024
+    temperature: float = 1.0
+    prefill: str = ""
+    stop: str = ""
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens is {self.max_new_tokens}; a reply needs at least 1")
+        if self.temperature <= 0:
+            raise ValueError(
+                f"temperature is {self.temperature}; give a positive one, 1 samples from the model as it is"
+            )
+
+
+class Request(NamedTuple):
+    """One reply to be generated. ``seed`` makes its chance its own, whatever else is in the batch."""
+
+    prompt: str
+    seed: str
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What was generated. Token ids and log-probabilities are as sampled; empty where an engine tells none.
+
+    ``prompt_ids`` end with the prefill; ``ids`` hold the end-of-sequence token where one was sampled.
+    ``logprobs`` are of the distribution sampled from, natural logarithm, one for each of ``ids``.
+    """
+
+    text: str
+    prefix: str = ""
+    truncated: bool = False
+    prompt_ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+
+
+class Failed(NamedTuple):
+    """The infrastructure gave no reply; never scored."""
+
+    reason: str
+
+
+class Engine(Protocol):
+    """Anything that answers requests."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """One answer for each request, in order."""
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """The length of a prompt as this engine encodes it; 0 where it knows no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedEngine:
+    """Replies from a function of the prompt (see ``spy_env.players``)."""
+
+    player: Callable[[str], str]
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """Call the player once a request."""
+        return [Reply(self.player(request.prompt)) for request in requests]
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """A function reads prompts of any length."""
+        return 0
+
+
+class EndpointEngine:
+    """Any OpenAI-compatible chat endpoint. It tells no token ids, so its replies can't be trained on.
+
+    A prefill is left out, since the protocol has none: the replies' ``prefix`` is empty. Time-outs, 429, 5xx and cut
+    connections are retried with growing pauses, at most ``retries`` times.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        api_key: str = "none",
+        timeout: float = 120.0,
+        retries: int = 3,
+        concurrency: int = 16,
+    ) -> None:
+        """Talk to the endpoint at ``url`` (such as ``http://localhost:8000/v1``). ``timeout`` in seconds, for one request.
+
+        Raises:
+            ValueError: the ``api`` extra isn't installed.
+        """
+        try:
+            import openai
+        except ImportError as error:
+            raise ValueError("an endpoint needs the api extra: pip install 'spy-env[api]'") from error
+        self._errors: tuple[type[Exception], ...] = (openai.OpenAIError, ValueError)
+        self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=timeout, max_retries=retries)
+        self._model, self._concurrency, self._url = model, concurrency, url
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """Send all requests, ``concurrency`` at a time."""
+        with ThreadPoolExecutor(self._concurrency) as pool:
+            return list(pool.map(self._one, requests))
+
+    def _one(self, request: Request) -> Reply | Failed:
+        sampling = request.sampling
+        try:
+            answer: Any = self._client.chat.completions.create(
+                model=self._model,
+                messages=[{"role": "user", "content": request.prompt}],
+                max_tokens=sampling.max_new_tokens,
+                temperature=sampling.temperature,
+            )
+        except self._errors as error:  # the client's own errors, and JSON that isn't (json's error is a ValueError)
+            return Failed(f"{self._url}: {type(error).__name__}: {error}")
+        return self._read(answer)
+
+    def _read(self, answer: Any) -> Reply | Failed:
+        choices: Any = getattr(answer, "choices", None)
+        message = getattr(choices[0], "message", None) if choices else None
+        text = getattr(message, "content", None)
+        if not isinstance(text, str):
+            return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
+        return Reply(text, truncated=choices[0].finish_reason == "length")
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """Unknown here; the endpoint refuses what is too long."""
+        return 0

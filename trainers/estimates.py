@@ -1,0 +1,106 @@
+"""Numbers with 95 % intervals, from games as the independent units: the votes of one game are correlated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Seat, Vote
+
+Z = 1.959964  # the normal distribution's 97.5 % quantile
+
+
+class Estimate(NamedTuple):
+    """A value and its 95 % interval, from ``n`` votes or games."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def share(hits: Sequence[int], counts: Sequence[int]) -> Estimate:
+    """A share of votes, ``hits[g]`` of ``counts[g]`` in game g: Wilson's interval at the effective sample size.
+
+    The effective size divides the votes by the design effect of sampling whole games (Korn and Graubard 1998); where
+    all votes agree it can't be estimated, and is taken as the number of games.
+    """
+    games, votes = sum(count > 0 for count in counts), sum(counts)
+    if not votes:
+        return Estimate(0.0, 0.0, 1.0, 0)
+    p = sum(hits) / votes
+    n = float(games)
+    if 0 < p < 1 and games > 1:
+        squares = sum((hit - p * count) ** 2 for hit, count in zip(hits, counts, strict=True))
+        variance = games / (games - 1) * squares / votes**2
+        n = min(float(votes), p * (1 - p) / variance) if variance else float(votes)
+    middle = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * (p * (1 - p) / n + Z**2 / (4 * n**2)) ** 0.5
+    return Estimate(p, min(p, middle - half), max(p, middle + half), votes)
+
+
+def average(values: Sequence[float]) -> Estimate:
+    """A mean over games with Student's interval."""
+    n = len(values)
+    if not n:
+        return Estimate(0.0, float("-inf"), float("inf"), 0)
+    mean = sum(values) / n
+    if n == 1:
+        return Estimate(mean, float("-inf"), float("inf"), 1)
+    deviation = (sum((value - mean) ** 2 for value in values) / (n - 1)) ** 0.5
+    half = _student(n - 1) * deviation / n**0.5
+    return Estimate(mean, mean - half, mean + half, n)
+
+
+def _student(freedom: int) -> float:
+    """97.5 % quantile of Student's t, by its expansion about the normal's (Abramowitz and Stegun 26.7.5)."""
+    z, v = Z, freedom
+    return (
+        z
+        + (z**3 + z) / (4 * v)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )
+
+
+def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
+    """What a set of games says about its players. All votes count, the spy's too, unless a line says otherwise."""
+    cast = [(game, game.votes()) for game in games]
+
+    def votes_that(hit: Callable[[Game, Seat, Vote], bool], of: Callable[[Game, Seat, Vote], bool]) -> Estimate:
+        hits = [
+            sum(of(game, seat, vote) and hit(game, seat, vote) for seat, vote in votes.items()) for game, votes in cast
+        ]
+        return share(hits, [sum(of(game, seat, vote) for seat, vote in votes.items()) for game, votes in cast])
+
+    def any_vote(game: Game, seat: Seat, vote: Vote) -> bool:
+        return True
+
+    def by_detector(game: Game, seat: Seat, vote: Vote) -> bool:
+        return seat != game.spy
+
+    def names_somebody(game: Game, seat: Seat, vote: Vote) -> bool:
+        return seat != game.spy and vote not in (ABSTAIN, UNREADABLE)
+
+    def right(game: Game, seat: Seat, vote: Vote) -> bool:
+        return vote == game.spy
+
+    estimates = {
+        "readable votes": votes_that(lambda game, seat, vote: vote != UNREADABLE, any_vote),
+        "votes that name a player": votes_that(lambda game, seat, vote: vote not in (ABSTAIN, UNREADABLE), any_vote),
+        "detection accuracy": votes_that(right, by_detector),
+        "detection accuracy where a player is named": votes_that(right, names_somebody),
+    }
+    earned = [(game, game.rewards(rules)) for game in games]
+    for role in ("spy", "civilian", "referee"):
+        for stage in ("performing", "detection"):
+            by_game = [
+                [reward for seat, reward in getattr(rewards, stage).items() if game.role(seat) == role]
+                for game, rewards in earned
+            ]
+            if any(by_game):
+                estimates[f"{stage} reward, {role}"] = average([sum(own) / len(own) for own in by_game if own])
+    return estimates

@@ -1,0 +1,212 @@
+"""A transformers model as an engine: token in, token out, with the log-probabilities that were sampled from.
+
+Our own loop instead of ``model.generate``: each reply has its own stream of chance, identical prompts are computed once
+for all seats that share them, and the log-probability of each sampled token is kept without keeping all logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.engines import Failed, Reply, Request
+
+# Dimensions: B rows of a batch, U distinct prompts among them, T tokens, V vocabulary.
+
+
+class Encoder:
+    """From prompt to token ids, once each: the chat template goes straight to ids, so there is one BOS."""
+
+    def __init__(self, tokenizer: Any, template_options: dict[str, Any] | None = None) -> None:
+        """``template_options`` go to the chat template, for example ``{"enable_thinking": False}`` for Qwen3.
+
+        Raises:
+            ValueError: the tokenizer has no chat template.
+        """
+        if not getattr(tokenizer, "chat_template", None):
+            raise ValueError(
+                "the tokenizer has no chat template; take an instruction-tuned model, or set one in its folder"
+            )
+        self.tokenizer = tokenizer
+        self._options = template_options or {}
+        added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._special = sorted({*tokenizer.all_special_tokens, *added}, key=len, reverse=True)
+        self.encode = lru_cache(maxsize=1024)(self._encode)
+
+    def _encode(self, prompt: str, prefill: str = "") -> tuple[int, ...]:
+        message = [{"role": "user", "content": self._defused(prompt)}]
+        ids = self.tokenizer.apply_chat_template(
+            message, add_generation_prompt=True, return_dict=False, **self._options
+        )
+        return (*ids, *self.tokenizer(prefill, add_special_tokens=False)["input_ids"])
+
+    def _defused(self, text: str) -> str:
+        """A text in which no special token stands, so that no player can end its turn or begin another's."""
+        for token in self._special:
+            if token in text:
+                text = text.replace(token, f"{token[0]} {token[1:]}")
+        return text
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without special tokens."""
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+
+@dataclass(slots=True)
+class _Row:
+    """One reply while it grows."""
+
+    request: Request
+    prompt_ids: tuple[int, ...]
+    rng: Random
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    ended: bool = False
+
+    def take(self, token: int, logprob: float, ends: frozenset[int], encoder: Encoder) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        stop = self.request.sampling.stop
+        self.ended = token in ends or bool(stop and stop in encoder.decode([token]))
+
+    @property
+    def done(self) -> bool:
+        return self.ended or len(self.ids) >= self.request.sampling.max_new_tokens
+
+
+class LocalEngine:
+    """A causal language model of transformers and its tokenizer."""
+
+    def __init__(self, model: Any, encoder: Encoder, rows: int = 32) -> None:
+        """``rows`` replies are generated at a time."""
+        self.model, self.encoder, self.rows = model, encoder, rows
+        self._ends = end_tokens(model, encoder.tokenizer)
+        self.pad = encoder.tokenizer.pad_token_id if encoder.tokenizer.pad_token_id is not None else min(self._ends)
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """The prompt's length in tokens, chat template and prefill included."""
+        return len(self.encoder.encode(prompt, prefill))
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """Sample every request at its temperature; batches hold prompts of similar length."""
+        rows = [
+            _Row(request, self.encoder.encode(request.prompt, request.sampling.prefill), Random(request.seed))
+            for request in requests
+        ]
+        by_length = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids))
+        training = self.model.training
+        self.model.eval()
+        with torch.inference_mode():
+            for start in range(0, len(rows), self.rows):
+                self._generate_batch(by_length[start : start + self.rows])
+        self.model.train(training)
+        return [self._reply(row) for row in rows]
+
+    def _reply(self, row: _Row) -> Reply:
+        return Reply(
+            text=self.encoder.decode(row.ids),
+            prefix=row.request.sampling.prefill,
+            truncated=not row.ended,
+            prompt_ids=row.prompt_ids,
+            ids=tuple(row.ids),
+            logprobs=tuple(row.logprobs),
+        )
+
+    def _generate_batch(self, rows: list[_Row]) -> None:
+        logits_BV, cache, mask_BT = self._prefill(rows)
+        while True:
+            self._sample(rows, logits_BV)
+            going = [i for i, row in enumerate(rows) if not row.done]
+            if not going:
+                return
+            if len(going) < len(rows):  # finished rows cost as much as growing ones
+                chosen = torch.tensor(going, device=mask_BT.device)
+                cache.batch_select_indices(chosen)
+                mask_BT, rows = mask_BT[chosen], [rows[i] for i in going]
+            last_B1 = torch.tensor([[row.ids[-1]] for row in rows], device=mask_BT.device)
+            mask_BT = torch.cat([mask_BT, torch.ones_like(mask_BT[:, :1])], dim=1)
+            positions_B1 = mask_BT.sum(dim=1, keepdim=True) - 1
+            out = self.model(
+                input_ids=last_B1,
+                attention_mask=mask_BT,
+                position_ids=positions_B1,
+                past_key_values=cache,
+                use_cache=True,
+            )
+            logits_BV = out.logits[:, -1]
+
+    def _prefill(self, rows: list[_Row]) -> tuple[Tensor, Any, Tensor]:
+        """Compute each distinct prompt once, then hand its cache to every row that shares it."""
+        distinct = list(dict.fromkeys(row.prompt_ids for row in rows))
+        ids_UT, mask_UT = left_padded(distinct, self.pad, self.model.device)
+        out = self.model(
+            input_ids=ids_UT, attention_mask=mask_UT, position_ids=positions(mask_UT), use_cache=True, logits_to_keep=1
+        )
+        place = {ids: i for i, ids in enumerate(distinct)}
+        source_B = torch.tensor([place[row.prompt_ids] for row in rows], device=ids_UT.device)
+        out.past_key_values.batch_select_indices(source_B)
+        return out.logits[:, -1][source_B], out.past_key_values, mask_UT[source_B]
+
+    def _sample(self, rows: list[_Row], logits_BV: Tensor) -> None:
+        """One token a row, by inverting the cumulative distribution at the row's own uniform number."""
+        temperature_B1 = torch.tensor([[row.request.sampling.temperature] for row in rows], device=logits_BV.device)
+        logprobs_BV = torch.log_softmax(logits_BV.float() / temperature_B1, dim=-1)
+        cumulative_BV = logprobs_BV.double().exp().cumsum(dim=-1)
+        uniform_B1 = torch.tensor([[row.rng.random()] for row in rows], dtype=torch.float64, device=logits_BV.device)
+        token_B1 = torch.searchsorted(cumulative_BV, uniform_B1 * cumulative_BV[:, -1:], right=True)
+        token_B1 = token_B1.clamp(max=logits_BV.shape[-1] - 1)
+        logprob_B1 = logprobs_BV.gather(1, token_B1)
+        for row, token, logprob in zip(rows, token_B1[:, 0].tolist(), logprob_B1[:, 0].tolist(), strict=True):
+            row.take(token, logprob, self._ends, self.encoder)
+
+
+def load_engine(folder: str, rows: int = 32) -> LocalEngine:
+    """The model of a transformers folder or hub id, to play with: bf16 on a GPU, fp32 on a CPU.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16 if device == "cuda" else torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except OSError as error:
+        raise ValueError(f"no model at {folder!r} ({error}); give a transformers folder or a hub id") from error
+    return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer), rows)
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a reply.
+
+    Raises:
+        ValueError: neither the generation config nor the tokenizer names one.
+    """
+    declared = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ends = {declared} if isinstance(declared, int) else set(declared or ())
+    ends |= {tokenizer.eos_token_id} - {None}
+    if not ends:
+        raise ValueError("the model names no end-of-sequence token; set eos_token_id in its generation config")
+    return frozenset(ends)
+
+
+def left_padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask, padded on the left to one length."""
+    longest = max(map(len, rows))
+    ids_BT = torch.tensor([[pad] * (longest - len(row)) + list(row) for row in rows], device=device)
+    mask_BT = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
+    return ids_BT, mask_BT
+
+
+def positions(mask_BT: Tensor) -> Tensor:
+    """Positions that count from each row's first attended token."""
+    return (mask_BT.cumsum(dim=1) - 1).clamp(min=0)

@@ -1,0 +1,60 @@
+"""The numbers of one batch of games. Names follow TRL where it has one; ours begin with ``game/``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Stage
+from trainers.samples import Sample
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; 0 of nothing."""
+    return sum(values) / len(values) if values else 0.0
+
+
+def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
+    """Shares and rewards over games that are over. Shares of votes are of all replies, by voter role where it matters."""
+    metrics: dict[str, float] = {
+        "game/caught": mean([game.caught for game in games]),
+        "game/no_readable_vote": mean([not game.readable for game in games]),
+        "game/unmarked": mean([not shown.marked for game in games for shown in game.performances().values()]),
+    }
+    votes = [(game.role(seat), vote, game.spy) for game in games for seat, vote in game.votes().items()]
+    for role in sorted({role for role, _, _ in votes}):
+        cast = [(vote, spy) for voter, vote, spy in votes if voter == role]
+        metrics[f"game/accuracy/{role}"] = mean([vote == spy for vote, spy in cast])
+        metrics[f"game/abstained/{role}"] = mean([vote == ABSTAIN for vote, _ in cast])
+        metrics[f"game/unreadable/{role}"] = mean([vote == UNREADABLE for vote, _ in cast])
+    earned = [(game, game.rewards(rules)) for game in games]
+    for role in ("spy", "civilian"):
+        metrics[f"game/reward_performing/{role}"] = mean(
+            [
+                reward
+                for game, rewards in earned
+                for seat, reward in rewards.performing.items()
+                if game.role(seat) == role
+            ]
+        )
+    for stage in (Stage.PERFORMING, Stage.DETECTION):
+        metrics[f"game/truncated/{stage}"] = mean(
+            [reply.truncated for game in games for reply in game.replies[stage].values()]
+        )
+    return metrics
+
+
+def sample_metrics(samples: Sequence[Sample], advantages: Sequence[float]) -> dict[str, float]:
+    """Rewards and lengths of the trained replies. A group is a game's samples of one stage."""
+    rewards = [sample.reward for sample in samples]
+    groups: dict[tuple[str, str], list[float]] = {}
+    for sample, advantage in zip(samples, advantages, strict=True):
+        groups.setdefault((sample.game, sample.stage), []).append(advantage)
+    average = mean(rewards)
+    return {
+        "reward": average,
+        "reward_std": mean([(reward - average) ** 2 for reward in rewards]) ** 0.5,
+        "frac_reward_zero_std": mean([not any(group) for group in groups.values()]),
+        "completions/mean_length": mean([len(sample.ids) for sample in samples]),
+        "completions/clipped_ratio": mean([sample.truncated for sample in samples]),
+        "num_samples": float(len(samples)),
+    }

@@ -1,0 +1,167 @@
+"""``spyrl play``: games with any mix of players, shown and saved."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from spy_env import Game, Rules, Seat, Stage, player_seats, referee_seats, task_names, write_games
+from spy_env.game import VOTERS
+from spy_env.masking import OPERATORS
+from spy_env.players import human_player, random_player, scripted_player
+from spy_env.viewer import game_text
+from trainers.corpus import Corpus
+from trainers.engines import EndpointEngine, Engine, Sampling, ScriptedEngine
+from trainers.rollout import Table, deal_to_fit, play_games
+
+PLAYERS = """\
+a player is one of
+  scripted                  lead sentences, votes by word overlap (the default)
+  random                    a sentence and a vote at random
+  human                     you, at this terminal
+  model:FOLDER_OR_ID        a transformers model, such as model:smollm2-135m or model:Qwen/Qwen3-0.6B
+  endpoint:URL#MODEL        an OpenAI-compatible endpoint, such as endpoint:http://localhost:8000/v1#my-model;
+                            its key is taken from OPENAI_API_KEY
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Play games of "Who is the spy?"."""
+    args = _parser().parse_args(argv)
+    rules = Rules(
+        args.players, args.voters, args.referees, args.operator, args.mask_fraction, args.document_words, args.words
+    )
+    seats = [*player_seats(rules.players), *(referee_seats(rules.referees) if rules.voters == "referees" else ())]
+    who = _who(args, seats)
+    if args.dry_run:
+        print("\n".join(f"{seat}: {player}" for seat, player in who.items()))
+        return 0
+    output = _fresh(Path(args.output))
+    failed: list[Game] = []
+    for played in _played(args, rules, _table(args, who), failed):
+        write_games(output, [played])
+        print(game_text(played, reveal=args.reveal or args.human is not None), end="\n\n")
+    print(f"games: {output}" + (f" ({len(failed)} could not be played and are not in it)" if failed else ""))
+    print(f"see who the spy was: spyrl replay --reveal {output}")
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "spyrl play", description=main.__doc__, epilog=PLAYERS, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--task", default="summarization", help=f"one of {', '.join(task_names())}, my_task.py, or module:TASK"
+    )
+    parser.add_argument(
+        "--documents", help=".jsonl, folder of text files, id:config:split:column, or aclsum; default: the task's own"
+    )
+    parser.add_argument("--input_key", default="text", help="the field of a JSONL row that holds the text")
+    parser.add_argument("--games", type=int, default=1)
+    parser.add_argument("--player", default="scripted", metavar="PLAYER", help="who plays all seats that aren't named")
+    parser.add_argument(
+        "--seat", action="append", default=[], metavar="SEAT=PLAYER", help="who plays one seat; may be repeated"
+    )
+    parser.add_argument("--human", metavar="SEAT", help="you play this seat")
+    parser.add_argument("--players", type=int, default=5)
+    parser.add_argument("--voters", choices=VOTERS, default="all")
+    parser.add_argument("--referees", type=int, default=8)
+    parser.add_argument("--operator", choices=sorted(OPERATORS), default="span")
+    parser.add_argument("--mask_fraction", type=float)
+    parser.add_argument("--document_words", type=int, help="cut documents after this many words")
+    parser.add_argument("--words", type=int, help="length of a performance that the task asks for")
+    parser.add_argument("--max_new_tokens", type=int, default=512, help="of a model's reply")
+    parser.add_argument("--max_len", type=int, default=4096, help="prompt + reply of a local model, in tokens")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--performing_prefill", default="", help="put in a local model's mouth, such as 'Summary:'")
+    parser.add_argument(
+        "--detection_prefill", default="", help="such as '\\boxed{'; the vote then stops at the closing brace"
+    )
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one request to an endpoint")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", default="outputs/play/games.jsonl", help="where games are saved; never overwritten")
+    parser.add_argument("--reveal", action="store_true", help="tell the spy, the votes and the rewards at once")
+    parser.add_argument("--dry-run", action="store_true", help="only say who would play")
+    return parser
+
+
+def _who(args: argparse.Namespace, seats: Sequence[Seat]) -> dict[Seat, str]:
+    who = dict.fromkeys(seats, args.player)
+    named = [pair.partition("=") for pair in args.seat]
+    for seat, _, player in [*named, *([(args.human, "=", "human")] if args.human else [])]:
+        if seat not in who:
+            raise ValueError(f"no seat {seat!r} in this game; choose one of {list(seats)}")
+        who[seat] = player
+    for player in who.values():
+        kind, _, rest = player.partition(":")
+        if kind not in ("scripted", "random", "human", "model", "endpoint") or (kind in ("model", "endpoint")) != bool(
+            rest
+        ):
+            raise ValueError(f"no player {player!r};\n{PLAYERS}")
+    return who
+
+
+def _table(args: argparse.Namespace, who: dict[Seat, str]) -> Table:
+    engines = {player: _engine(player, args) for player in dict.fromkeys(who.values())}
+    sampling = {
+        Stage.PERFORMING: Sampling(args.max_new_tokens, args.temperature, args.performing_prefill),
+        Stage.DETECTION: Sampling(
+            args.max_new_tokens, args.temperature, args.detection_prefill, "}" if args.detection_prefill else ""
+        ),
+    }
+    local = next((engine for player, engine in engines.items() if player.startswith("model:")), None)
+    sized_by = local or next(iter(engines.values()))
+    return Table(
+        sized_by, sampling, args.max_len if local else None, {seat: engines[player] for seat, player in who.items()}
+    )
+
+
+def _played(args: argparse.Namespace, rules: Rules, table: Table, failed: list[Game]) -> Iterator[Game]:
+    """Games one after another, for whoever watches or sits at the table; those that fail are collected and left out."""
+
+    def failure(game: Game, reason: str) -> None:
+        print(f"game {game.seed} could not be played: {reason}")
+        failed.append(game)
+
+    documents = Corpus(args.task, args.documents, args.input_key).training()
+    for i, document in zip(range(args.games), documents, strict=False):
+        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, table)
+        yield from (played.game for played in play_games([game], table, on_failure=failure))
+
+
+def _engine(player: str, args: argparse.Namespace) -> Engine:
+    kind, _, rest = player.partition(":")
+    if kind == "scripted":
+        return ScriptedEngine(scripted_player())
+    if kind == "random":
+        return ScriptedEngine(random_player(args.seed))
+    if kind == "human":
+        return ScriptedEngine(human_player())
+    if kind == "endpoint":
+        url, _, model = rest.rpartition("#")
+        if not url:
+            raise ValueError(f"endpoint {rest!r} names no model; write endpoint:URL#MODEL")
+        return EndpointEngine(url, model, os.environ.get("OPENAI_API_KEY", "none"), timeout=args.timeout)
+    return _local_engine(rest)
+
+
+def _local_engine(name: str) -> Engine:
+    from trainers.local_engine import load_engine
+
+    if name == "smollm2-135m":
+        from trainers.first_run import small_model
+
+        name = str(small_model())
+    return load_engine(name)
+
+
+def _fresh(path: Path) -> Path:
+    """The path, or with the next free number where it is taken."""
+    number = 2
+    fresh = path
+    while fresh.exists():
+        fresh = path.with_stem(f"{path.stem}-{number}")
+        number += 1
+    return fresh

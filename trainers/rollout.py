@@ -1,0 +1,185 @@
+"""Play games with engines: all games advance together, one batch a stage and engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spy_env import Document, Game, RawReply, Rules, Seat, Stage, deal, observe
+from spy_env.documents import PLAYABLE_UNITS
+from spy_env.masking import units
+from trainers.engines import Engine, Failed, Reply, Request, Sampling
+
+RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed
+STAGES = (Stage.PERFORMING, Stage.DETECTION)
+Replies = Mapping[Stage, Mapping[Seat, Reply]]
+
+
+class GamesFailedError(RuntimeError):
+    """The infrastructure failed some games too often. Nothing of them was scored."""
+
+    def __init__(self, failures: Sequence[tuple[Game, str]]) -> None:
+        """Name the games and why each failed."""
+        self.failures = list(failures)
+        named = "; ".join(f"game {game.seed}: {reason}" for game, reason in failures[:3])
+        more = f"; and {len(failures) - 3} more" if len(failures) > 3 else ""
+        super().__init__(f"{len(failures)} game(s) could not be played in {1 + RETRIES} tries: {named}{more}")
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A game that is over, with the tokens behind its replies. Only the game is written to disk."""
+
+    game: Game
+    replies: Replies
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the model's room.
+
+    ``max_len`` is prompt + reply in tokens; None where nothing limits them.
+    """
+
+    engine: Engine
+    sampling: Mapping[Stage, Sampling]
+    max_len: int | None = None
+    others: Mapping[Seat, Engine] | None = None
+
+    def engine_of(self, seat: Seat) -> Engine:
+        """The engine that plays a seat."""
+        return (self.others or {}).get(seat, self.engine)
+
+    def excess(self, game: Game, stage: Stage) -> int:
+        """By how many tokens the stage's longest prompt is too long; before the performances, a ballot is allowed for."""
+        if self.max_len is None:
+            return 0
+        sampling = self.sampling[stage]
+        longest = max(
+            self.engine.count_tokens(prompt, sampling.prefill) for prompt in set(observe(game, stage).values())
+        )
+        return longest + sampling.max_new_tokens - self.max_len
+
+
+def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, table: Table) -> Game:
+    """Deal a game whose document is short enough for both stages' prompts.
+
+    Vote prompts are sized with a stand-in ballot: every performance of full length, in the document's own words.
+
+    Raises:
+        ValueError: even the shortest playable document leaves no room.
+    """
+    game = deal(document, task, rules, seed, trained)
+    while (
+        excess := max(
+            table.excess(game, Stage.PERFORMING), table.excess(_with_full_ballot(game, table), Stage.DETECTION)
+        )
+    ) > 0:
+        fewer = _fewer_words(game.document.text, excess, table)
+        game = deal(document, task, replace(rules, document_words=fewer), seed, trained)
+    return game
+
+
+def _with_full_ballot(game: Game, table: Table) -> Game:
+    if table.max_len is None:
+        return game
+    words = game.document.text.split()
+    tokens = table.engine.count_tokens(game.document.text, "") or 1
+    count = table.sampling[Stage.PERFORMING].max_new_tokens * len(words) // tokens + 1
+    stand_in = " ".join((words * (count // len(words) + 1))[:count])
+    return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
+
+
+def _fewer_words(text: str, excess: int, table: Table) -> int:
+    """How many words to keep so that about ``excess`` tokens go."""
+    now = sum(1 for _ in units(text))
+    tokens = max(1, table.engine.count_tokens(text, ""))
+    fewer = min(now - 1, int(now * (1 - excess / tokens)))
+    if now <= PLAYABLE_UNITS:
+        raise ValueError(
+            f"prompts are {excess} tokens too long although the document has only {now} words left; raise --data.max_len "
+            f"(now {table.max_len}) or lower --rollout.max_new_tokens"
+        )
+    return max(PLAYABLE_UNITS, fewer)
+
+
+def play_games(
+    games: Sequence[Game], table: Table, on_failure: Callable[[Game, str], None] | None = None
+) -> list[Played]:
+    """Play dealt games to their end, in order.
+
+    A game that the infrastructure fails is played again from the same deal, ``RETRIES`` times at most. Then
+    ``on_failure`` is told and the game is left out; without ``on_failure`` the error names it.
+
+    Raises:
+        GamesFailedError: games failed, and there is no ``on_failure``.
+    """
+    played: dict[str, Played] = {}
+    failures: list[tuple[Game, str]] = []
+    waiting = list(games)
+    for _ in range(1 + RETRIES):
+        failures = []
+        for game, result in zip(waiting, _play_once(waiting, table), strict=True):
+            if isinstance(result, Failed):
+                failures.append((game, result.reason))
+            else:
+                played[game.seed] = result
+        waiting = [game for game, _ in failures]
+        if not waiting:
+            break
+    if failures and on_failure is None:
+        raise GamesFailedError(failures)
+    for game, reason in failures:
+        if on_failure is not None:
+            on_failure(game, reason)
+    return [played[game.seed] for game in games if game.seed in played]
+
+
+def _play_once(games: Sequence[Game], table: Table) -> list[Played | Failed]:
+    results: list[Played | Failed] = [Played(game, {}) for game in games]
+    for stage in STAGES:
+        going = [(i, result) for i, result in enumerate(results) if isinstance(result, Played)]
+        for (i, _), after in zip(going, _play_stage([result for _, result in going], stage, table), strict=True):
+            results[i] = after
+    return results
+
+
+def _play_stage(played: Sequence[Played], stage: Stage, table: Table) -> list[Played | Failed]:
+    fitting = [replace(one, game=_fit_votes(one.game, table)) if stage is Stage.DETECTION else one for one in played]
+    asked = [(i, seat, prompt) for i, one in enumerate(fitting) for seat, prompt in observe(one.game, stage).items()]
+    sampling = table.sampling[stage]
+    answers: list[dict[Seat, Reply | Failed]] = [{} for _ in fitting]
+    by_engine: dict[int, list[tuple[int, Seat, str]]] = {}
+    for i, seat, prompt in asked:
+        by_engine.setdefault(id(table.engine_of(seat)), []).append((i, seat, prompt))
+    for batch in by_engine.values():
+        requests = [Request(prompt, f"{fitting[i].game.seed}/{stage}/{seat}", sampling) for i, seat, prompt in batch]
+        replies = table.engine_of(batch[0][1]).generate(requests)
+        for (i, seat, _), reply in zip(batch, replies, strict=True):
+            answers[i][seat] = reply
+    return [_advance(one, stage, answer) for one, answer in zip(fitting, answers, strict=True)]
+
+
+def _advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed]) -> Played | Failed:
+    replies: dict[Seat, Reply] = {}
+    for seat, answer in answers.items():
+        if isinstance(answer, Failed):
+            return Failed(f"{seat} in stage {stage}: {answer.reason}")
+        replies[seat] = answer
+    raw = {seat: RawReply(reply.text, reply.prefix, reply.truncated) for seat, reply in replies.items()}
+    return Played(played.game.with_replies(raw), {**played.replies, stage: replies})
+
+
+def _fit_votes(game: Game, table: Table) -> Game:
+    """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts."""
+    while (excess := table.excess(game, Stage.DETECTION)) > 0:
+        shown = game.document.text
+        kept = game.detection_words or sum(1 for _ in units(shown))
+        tokens_a_word = max(1, table.engine.count_tokens(shown, "")) / max(1, sum(1 for _ in units(shown)))
+        if kept <= PLAYABLE_UNITS:
+            raise ValueError(
+                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise --data.max_len (now {table.max_len}) "
+                "or lower --rollout.max_new_tokens"
+            )
+        game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
+    return game
