@@ -72,10 +72,11 @@ def _box_pattern() -> re.Pattern[str]:
 
 
 _BOX = _box_pattern()
-_WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{(.*)\}", re.DOTALL)
+_STYLING = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*(?=\{)")
 _NUMBERED = re.compile(r"(?:player[\s_\-#]*)?#?0*([0-9]{1,9})\.?", re.IGNORECASE)
 _HALF_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_ABSTENTIONS = frozenset({"n/a", "na", "n.a.", "n.a", "n\\a", "none", "abstain", "not applicable"})
+_BRACES_TO_SPACES = str.maketrans("{}", "  ")
+_ABSTENTIONS = frozenset({"n/a", "na", "n.a", "n\\a", "none", "abstain", "notapplicable"})
 
 
 def after_thinking(reply: str) -> str:
@@ -98,10 +99,9 @@ def parse_vote(reply: str, players: int) -> Vote:
     said = boxes[0][1].strip()
     if len(said) > 200:  # no vote is longer
         return UNREADABLE
-    said = said.translate(_HALF_WIDTH).strip("$").strip()
-    while wrapped := _WRAPPED.fullmatch(said):
-        said = wrapped[1].strip()
-    if said.casefold() in _ABSTENTIONS:
+    plain = _STYLING.sub(" ", said.translate(_HALF_WIDTH)).translate(_BRACES_TO_SPACES)
+    said = " ".join(plain.strip(" $").split())
+    if said.casefold().replace(" ", "").rstrip(".") in _ABSTENTIONS:
         return ABSTAIN
     numbered = _NUMBERED.fullmatch(said)
     if not numbered or not 1 <= int(numbered[1]) <= players:

@@ -22,7 +22,7 @@ class SeatEnv(gymnasium.Env[Observation, str]):
     ``voters="referees"``, the spy under ``"civilians"``). The others' votes are then cast before ``step`` returns.
     """
 
-    metadata = {"render_modes": ["ansi"], "render_fps": 1}
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as the base class declares it
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ MAX_REPLY = 100_000  # characters; the published runs end replies at 4,096 token
 class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's name for it
     """The game as an AEC environment, without PettingZoo's order checks."""
 
-    metadata = {"name": "spy_v0", "render_modes": ["human", "ansi"], "is_parallelizable": True, "render_fps": 1}
+    metadata = {"name": "spy_v0", "render_modes": ["human", "ansi"], "is_parallelizable": True, "render_fps": 1}  # noqa: RUF012 - as the base class declares it
 
     def __init__(
         self,

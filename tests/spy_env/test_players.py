@@ -74,6 +74,10 @@ def test_lead_sentences_of_a_wholly_hidden_or_empty_prompt_are_nothing():
 def test_lead_sentences_of_chinese_end_at_its_own_stops():
     _, civilian = performing_prompts(game_on("桥在五月开了。没有人来。市长哭了。"))
     assert lead_sentences(civilian, words=7) == "桥在五月开了。"
+    assert (
+        lead_sentences("<document>\n桥在五月开了。*****市长哭了。没有人来。\n</document>\n")
+        == "桥在五月开了。 没有人来。"
+    )
 
 
 def test_the_word_overlap_vote_finds_the_performance_that_lacks_a_part():
@@ -183,10 +187,11 @@ for voters in VOTERS:
 
 
 def test_scripted_games_are_the_same_bytes_in_any_process():
-    root = str(Path(__file__).parents[2])
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here.parents[1]), str(here)])
     outputs = []
     for hash_seed in ("0", "1"):
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([root, here])}
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         outputs.append(subprocess.run([sys.executable, "-c", PLAY], env=env, capture_output=True, check=True).stdout)
     assert outputs[0] == outputs[1]
     assert outputs[0].count(b'"version": 1') == 6

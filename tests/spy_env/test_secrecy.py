@@ -10,14 +10,11 @@ from doors import (
     VOTERS,
     DealtTable,
     dealt,
-    document,
-    play_aec,
-    rules,
     says,
     started,
 )
 
-from spy_env import ABSTAIN, RawReply, Stage, deal, hide, observe, player_seats, spy_v0
+from spy_env import RawReply, Stage, hide, observe, player_seats, spy_v0
 from spy_env.masking import OPERATORS
 from spy_env.seat_view import SeatEnv
 from trainers.engines import Reply
@@ -250,20 +247,3 @@ def test_where_only_civilians_vote_nothing_tells_the_others_that_the_spy_does_no
     for seat in player_seats(PLAYERS):
         if seat != spies[0]:
             assert told_all[seat] == told_civilians[seat]
-
-
-def test_after_the_last_vote_infos_tell_what_was_secret():
-    game = dealt("all")
-    env = started(spy_v0.env, game)
-    ended, _, infos = play_aec(env, {seat: lambda prompt: "\\boxed{N/A}" for seat in SEATS})
-    assert {seat: info["role"] for seat, info in infos.items()} == {seat: game.role(seat) for seat in game.players}
-    assert {info["vote"] for info in infos.values()} == {ABSTAIN}
-    assert ended.votes() == {seat: info["vote"] for seat, info in infos.items()}
-
-
-def test_the_spys_seat_and_the_hidden_span_come_from_independent_streams():
-    text, n = document(200), 400
-    games = [deal(text, "summarization", rules("all"), f"game {i}") for i in range(n)]
-    early = [game.spy for game in games if game.hidden[0].start < len(text.text) * 0.4]
-    shares = [early.count(seat) / len(early) for seat in player_seats(PLAYERS)]
-    assert all(abs(share - 1 / PLAYERS) < 4 * (0.25 * 0.75 / len(early)) ** 0.5 for share in shares)  # four deviations

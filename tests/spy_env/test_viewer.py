@@ -74,6 +74,15 @@ def test_the_outcome_table_holds_what_each_seat_earned():
             assert detection == f"{earned.detection[seat]:+.3f}"
 
 
+def test_the_outcome_table_has_no_minus_zero_from_rounding():
+    game = replace(deal(dealt("all").document, "summarization", Rules(3, "referees", 5), "1"), spy="player_1")
+    game = game.with_replies({seat: RawReply("x") for seat in game.players})
+    votes = dict(zip(game.voters, (1, 1, 1, 2, 2), strict=True))
+    game = game.with_replies({seat: RawReply(f"\\boxed{{{vote}}}") for seat, vote in votes.items()})
+    assert -1e-12 < game.rewards(RewardRules()).performing["player_2"] < 0
+    assert "-0.000" not in outcome_text(game, RewardRules())
+
+
 CONTROLS = "\x1b[2J\x1b]0;owned\x07\x9b31m\x00\x08\r\u202egnorw\u2066\x7f"
 HARMFUL = [c for c in CONTROLS if not c.isprintable()]
 
