@@ -81,3 +81,6 @@ class SeatEnv(gymnasium.Env[Observation, str]):
     def render(self) -> str | None:
         """The table as an onlooker sees it."""
         return self.table.render()
+
+
+gymnasium.register("spy_env/Seat-v0", entry_point="spy_env.seat_view:SeatEnv")

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pettingzoo
 from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 from pettingzoo.utils import wrappers
@@ -199,3 +200,7 @@ def env(**kwargs: Any) -> Any:
 
 
 parallel_env = parallel_wrapper_fn(env)
+
+# an environment's id for pettingzoo.make("aec" or "parallel", "spy_env/Spy-v0"), once this module is imported
+pettingzoo.register("aec", "spy_env/Spy-v0", entry_point="spy_env.spy_v0:env")
+pettingzoo.register("parallel", "spy_env/Spy-v0", entry_point="spy_env.spy_v0:parallel_env")

@@ -41,23 +41,21 @@ class Schedule:
             )
         if not 1 <= self.k_min <= self.patience:
             raise ValueError(f"k_min is {self.k_min} and patience {self.patience}; 1 <= k_min <= patience must hold")
+        if not 0 <= self.rho < 1:
+            raise ValueError(f"rho is {self.rho}; the running averages need 0 <= rho < 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """An exponential moving average, unbiased: it weighs only what it has seen."""
+    """An exponential moving average, unbiased: it weighs only what it has seen. Equal values give exactly that value."""
 
-    total: float = 0.0
+    value: float = 0.0  # 0 before the first
     weight: float = 0.0
 
     def after(self, value: float, rho: float) -> Average:
         """The average with one more value."""
-        return Average(rho * self.total + (1 - rho) * value, rho * self.weight + 1 - rho)
-
-    @property
-    def value(self) -> float:
-        """0 before the first value."""
-        return self.total / self.weight if self.weight else 0.0
+        weight = rho * self.weight + 1 - rho
+        return Average(self.value + (1 - rho) / weight * (value - self.value), weight)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ request's place, so that the rest of the batch is kept; a bug raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -114,8 +115,14 @@ class EndpointEngine:
             import openai
         except ImportError as error:
             raise ValueError("an endpoint needs the api extra: pip install 'spy-env[api]'") from error
-        self._errors: tuple[type[Exception], ...] = (openai.OpenAIError, ValueError)
-        self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=timeout, max_retries=retries)
+        self._errors: tuple[type[Exception], ...] = (openai.OpenAIError, TimeoutError, ValueError, RecursionError)
+        self._client = openai.OpenAI(
+            base_url=url,
+            api_key=api_key or "none",
+            timeout=timeout,
+            max_retries=retries,
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [_deadline(timeout)]}),
+        )
         self._model, self._concurrency, self._url = model, concurrency, url
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
@@ -132,18 +139,35 @@ class EndpointEngine:
                 max_tokens=sampling.max_new_tokens,
                 temperature=sampling.temperature,
             )
-        except self._errors as error:  # the client's own errors, and JSON that isn't (json's error is a ValueError)
+        except self._errors as error:  # also JSON that isn't (a ValueError) or is too deep
             return Failed(f"{self._url}: {type(error).__name__}: {error}")
         return self._read(answer)
 
     def _read(self, answer: Any) -> Reply | Failed:
         choices: Any = getattr(answer, "choices", None)
-        message = getattr(choices[0], "message", None) if choices else None
-        text = getattr(message, "content", None)
+        first = choices[0] if isinstance(choices, list) and choices else None  # the client checks no types
+        text = getattr(getattr(first, "message", None), "content", None)
         if not isinstance(text, str):
             return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
-        return Reply(text, truncated=choices[0].finish_reason == "length")
+        return Reply(text, truncated=getattr(first, "finish_reason", None) == "length")
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
         """Unknown here; the endpoint refuses what is too long."""
         return 0
+
+
+def _deadline(seconds: float) -> Callable[[Any], None]:
+    """A hook of the HTTP client that bounds the reading of a whole answer; its own time-out is for each piece of it."""
+
+    def bound(response: Any) -> None:
+        pieces, ends = response.iter_raw, time.monotonic() + seconds
+
+        def until_the_end(*args: Any) -> Iterator[bytes]:
+            for piece in pieces(*args):
+                if time.monotonic() > ends:
+                    raise TimeoutError(f"the answer takes longer than {seconds} s")
+                yield piece
+
+        response.iter_raw = until_the_end
+
+    return bound

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Seat, Vote
+from trainers.metrics import commonest_vote
 
 Z = 1.959964  # the normal distribution's 97.5 % quantile
+STUDENT_FEW = (12.706, 4.303, 3.182, 2.776)  # Student's, with 1, 2, 3 and 4 degrees of freedom
 
 
 class Estimate(NamedTuple):
@@ -25,8 +27,9 @@ class Estimate(NamedTuple):
 def share(hits: Sequence[int], counts: Sequence[int]) -> Estimate:
     """A share of votes, ``hits[g]`` of ``counts[g]`` in game g: Wilson's interval at the effective sample size.
 
-    The effective size divides the votes by the design effect of sampling whole games (Korn and Graubard 1998); where
-    all votes agree it can't be estimated, and is taken as the number of games.
+    The effective size divides the votes by the design effect of sampling whole games, and allows for how roughly few
+    games tell it (Korn and Graubard 1998); where all votes agree it can't be estimated, and is taken as the number of
+    games.
     """
     games, votes = sum(count > 0 for count in counts), sum(counts)
     if not votes:
@@ -36,10 +39,12 @@ def share(hits: Sequence[int], counts: Sequence[int]) -> Estimate:
     if 0 < p < 1 and games > 1:
         squares = sum((hit - p * count) ** 2 for hit, count in zip(hits, counts, strict=True))
         variance = games / (games - 1) * squares / votes**2
-        n = min(float(votes), p * (1 - p) / variance) if variance else float(votes)
+        roughly = (_student(votes - 1) / _student(games - 1)) ** 2
+        n = min(float(votes), p * (1 - p) / variance * roughly) if variance else float(votes)
     middle = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * (p * (1 - p) / n + Z**2 / (4 * n**2)) ** 0.5
-    return Estimate(p, min(p, middle - half), max(p, middle + half), votes)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)  # rounding errors can leave 0 and 1
+    return Estimate(p, min(p, low), max(p, high), votes)
 
 
 def average(values: Sequence[float]) -> Estimate:
@@ -56,7 +61,12 @@ def average(values: Sequence[float]) -> Estimate:
 
 
 def _student(freedom: int) -> float:
-    """97.5 % quantile of Student's t, by its expansion about the normal's (Abramowitz and Stegun 26.7.5)."""
+    """97.5 % quantile of Student's t, by its expansion about the normal's (Abramowitz and Stegun 26.7.5).
+
+    For few degrees of freedom, where the expansion falls short, from the same book's table 26.10.
+    """
+    if freedom <= len(STUDENT_FEW):
+        return STUDENT_FEW[freedom - 1]
     z, v = Z, freedom
     return (
         z
@@ -88,11 +98,19 @@ def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
     def right(game: Game, seat: Seat, vote: Vote) -> bool:
         return vote == game.spy
 
+    def names_the_commonest(game: Game, seat: Seat, vote: Vote) -> bool:
+        return vote == commonest
+
+    def named(game: Game, seat: Seat, vote: Vote) -> bool:
+        return vote not in (ABSTAIN, UNREADABLE)
+
+    commonest, _ = commonest_vote(games)
     estimates = {
         "readable votes": votes_that(lambda game, seat, vote: vote != UNREADABLE, any_vote),
-        "votes that name a player": votes_that(lambda game, seat, vote: vote not in (ABSTAIN, UNREADABLE), any_vote),
+        "votes that name a player": votes_that(named, any_vote),
         "detection accuracy": votes_that(right, by_detector),
         "detection accuracy where a player is named": votes_that(right, names_somebody),
+        "named votes for the commonest number": votes_that(names_the_commonest, named),
     }
     earned = [(game, game.rewards(rules)) for game in games]
     for role in ("spy", "civilian", "referee"):

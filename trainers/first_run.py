@@ -28,6 +28,7 @@ from urllib.request import urlopen
 
 from trainers.gguf_folder import write_model_folder
 
+SMALL_MODEL = "smollm2-135m"  # what flags call it
 HUB_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 HUB_FILES = ["*config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", "README.md"]
 HUB_WAIT_S = 5  # ours: a hub that needs longer to say hello won't deliver 270 MB soon

@@ -50,7 +50,7 @@ class Encoder:
         """A text in which no special token stands, so that no player can end its turn or begin another's."""
         for token in self._special:
             if token in text:
-                text = text.replace(token, f"{token[0]} {token[1:]}")
+                text = text.replace(token, f"{token[0]} {token[1:]}" if len(token) > 1 else " ")
         return text
 
     def decode(self, ids: Sequence[int]) -> str:

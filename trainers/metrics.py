@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Stage
+from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Stage, Vote
 from trainers.samples import Sample
 
 
@@ -18,6 +19,7 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
     metrics: dict[str, float] = {
         "game/caught": mean([game.caught for game in games]),
         "game/no_readable_vote": mean([not game.readable for game in games]),
+        "game/commonest_vote": commonest_vote(games)[1],
         "game/unmarked": mean([not shown.marked for game in games for shown in game.performances().values()]),
     }
     votes = [(game.role(seat), vote, game.spy) for game in games for seat, vote in game.votes().items()]
@@ -43,17 +45,26 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
     return metrics
 
 
-def sample_metrics(samples: Sequence[Sample], advantages: Sequence[float]) -> dict[str, float]:
+def commonest_vote(games: Sequence[Game]) -> tuple[Vote, float]:
+    """The player named most often, and its share of the votes that name one; about 1/n unless detectors have a habit."""
+    named = Counter(vote for game in games for vote in game.votes().values() if vote not in (ABSTAIN, UNREADABLE))
+    if not named:
+        return UNREADABLE, 0.0
+    seat, count = named.most_common(1)[0]
+    return seat, count / named.total()
+
+
+def sample_metrics(samples: Sequence[Sample]) -> dict[str, float]:
     """Rewards and lengths of the trained replies. A group is a game's samples of one stage."""
     rewards = [sample.reward for sample in samples]
     groups: dict[tuple[str, str], list[float]] = {}
-    for sample, advantage in zip(samples, advantages, strict=True):
-        groups.setdefault((sample.game, sample.stage), []).append(advantage)
+    for sample in samples:
+        groups.setdefault((sample.game, sample.stage), []).append(sample.reward)
     average = mean(rewards)
     return {
         "reward": average,
         "reward_std": mean([(reward - average) ** 2 for reward in rewards]) ** 0.5,
-        "frac_reward_zero_std": mean([not any(group) for group in groups.values()]),
+        "frac_reward_zero_std": mean([max(group) == min(group) for group in groups.values()]),
         "completions/mean_length": mean([len(sample.ids) for sample in samples]),
         "completions/clipped_ratio": mean([sample.truncated for sample in samples]),
         "num_samples": float(len(samples)),

@@ -14,6 +14,7 @@ from spy_env.players import human_player, random_player, scripted_player
 from spy_env.viewer import game_text
 from trainers.corpus import Corpus
 from trainers.engines import EndpointEngine, Engine, Sampling, ScriptedEngine
+from trainers.first_run import SMALL_MODEL, small_model
 from trainers.rollout import Table, deal_to_fit, play_games
 
 PLAYERS = """\
@@ -150,9 +151,7 @@ def _engine(player: str, args: argparse.Namespace) -> Engine:
 def _local_engine(name: str) -> Engine:
     from trainers.local_engine import load_engine
 
-    if name == "smollm2-135m":
-        from trainers.first_run import small_model
-
+    if name == SMALL_MODEL:
         name = str(small_model())
     return load_engine(name)
 

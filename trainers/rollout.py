@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spy_env import Document, Game, RawReply, Rules, Seat, Stage, deal, observe
-from spy_env.documents import PLAYABLE_UNITS
-from spy_env.masking import units
+from spy_env.documents import PLAYABLE_UNITS, shorten
+from spy_env.masking import count_units, hide
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 
 RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed
@@ -75,7 +75,7 @@ def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained:
             table.excess(game, Stage.PERFORMING), table.excess(_with_full_ballot(game, table), Stage.DETECTION)
         )
     ) > 0:
-        fewer = _fewer_words(game.document.text, excess, table)
+        fewer = _fewer_words(game, excess, table)
         game = deal(document, task, replace(rules, document_words=fewer), seed, trained)
     return game
 
@@ -83,18 +83,28 @@ def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained:
 def _with_full_ballot(game: Game, table: Table) -> Game:
     if table.max_len is None:
         return game
-    words = game.document.text.split()
-    tokens = table.engine.count_tokens(game.document.text, "") or 1
-    count = table.sampling[Stage.PERFORMING].max_new_tokens * len(words) // tokens + 1
-    stand_in = " ".join((words * (count // len(words) + 1))[:count])
+    text = " ".join(game.document.text.split())
+    have = count_units(text)
+    wanted = table.sampling[Stage.PERFORMING].max_new_tokens * have // _tokens(text, table) + 1
+    stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
     return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
 
 
-def _fewer_words(text: str, excess: int, table: Table) -> int:
+def _tokens(text: str, table: Table) -> int:
+    """The length of a text alone, without the chat template."""
+    return max(1, table.engine.count_tokens(text, "") - table.engine.count_tokens("", ""))
+
+
+def _document_tokens(game: Game, table: Table) -> int:
+    """What the document takes in the longer of its two copies."""
+    text = game.document.text
+    return max(_tokens(copy, table) for copy in (text, hide(text, game.hidden, game.rules.operator)))
+
+
+def _fewer_words(game: Game, excess: int, table: Table) -> int:
     """How many words to keep so that about ``excess`` tokens go."""
-    now = sum(1 for _ in units(text))
-    tokens = max(1, table.engine.count_tokens(text, ""))
-    fewer = min(now - 1, int(now * (1 - excess / tokens)))
+    now = count_units(game.document.text)
+    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, table))))
     if now <= PLAYABLE_UNITS:
         raise ValueError(
             f"prompts are {excess} tokens too long although the document has only {now} words left; raise --data.max_len "
@@ -173,9 +183,9 @@ def _advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed
 def _fit_votes(game: Game, table: Table) -> Game:
     """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts."""
     while (excess := table.excess(game, Stage.DETECTION)) > 0:
-        shown = game.document.text
-        kept = game.detection_words or sum(1 for _ in units(shown))
-        tokens_a_word = max(1, table.engine.count_tokens(shown, "")) / max(1, sum(1 for _ in units(shown)))
+        units = count_units(game.document.text)
+        kept = game.detection_words or units
+        tokens_a_word = _document_tokens(game, table) / units
         if kept <= PLAYABLE_UNITS:
             raise ValueError(
                 f"game {game.seed}: the ballot alone is {excess} tokens too long; raise --data.max_len (now {table.max_len}) "

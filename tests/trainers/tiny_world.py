@@ -101,7 +101,9 @@ def _teach_the_form(model: GPT2LMHeadModel, tokens: PreTrainedTokenizerFast, ste
 
 def _row(prompt: str, tokens: PreTrainedTokenizerFast, rng: Random) -> tuple[list[int], int]:
     reply = rf"\boxed{{{rng.randint(1, RULES.players)}}}" if read_ballot(prompt) else rng.choice(WORDS)
-    ids = tokens.apply_chat_template([{"role": "user", "content": prompt}], return_dict=False, add_generation_prompt=True)
+    ids = tokens.apply_chat_template(
+        [{"role": "user", "content": prompt}], return_dict=False, add_generation_prompt=True
+    )
     return [*ids, *tokens(reply + " <end>", add_special_tokens=False)["input_ids"]], len(ids)
 
 

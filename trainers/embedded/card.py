@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from spy_env import load_task
 from trainers.embedded.config import Config
 from trainers.embedded.evaluation import comparison_lines
 from trainers.estimates import Estimate
@@ -53,7 +54,7 @@ def model_card(
     """The card as Markdown. ``stages`` counts iterations by trained stage."""
     lora = config.ds.lora
     return _CARD.format(
-        base=config.actor.model_name_or_path,
+        base=facts["base_model"],
         sha256=facts["weights_sha256"],
         task=config.game.task,
         players=config.game.players,
@@ -61,7 +62,7 @@ def model_card(
         iterations=sum(stages.values()),
         games=config.games_per_iteration,
         stages=", ".join(f"{count} {stage}" for stage, count in stages.items()) or "none",
-        rules=f"`{json.dumps(asdict(config.rules))}`",
+        rules=f"`{json.dumps(asdict(config.rules.for_task(load_task(config.game.task))))}`",
         rewards=f"`{json.dumps(asdict(config.reward_rules))}`",
         adaptation=f"LoRA, rank {lora.rank}, alpha {lora.alpha}, merged" if lora.rank else "full fine-tuning",
         lr=config.actor.adam.lr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,12 @@ class RunFolder:
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
+    def trained_stages(self) -> dict[str, int]:
+        """How many iterations trained which stage, over the whole run."""
+        file = self.path / "metrics.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return dict(Counter(json.loads(line)["stage"] for line in lines))
+
     def games_of(self, step: int) -> Path:
         """The file of an iteration's games."""
         return self.games / f"step_{step:06d}.jsonl"
@@ -110,17 +117,18 @@ class RunFolder:
         for name in ("metrics.jsonl", "timings.jsonl"):
             file = self.path / name
             if file.exists():
-                kept = [line for line in file.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
-                file.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+                kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
+                with file.open("r+b") as lines:
+                    lines.truncate(sum(map(len, kept)))  # in one go: a run killed here loses nothing
         for file in self.games.glob("step_*.jsonl"):
             if int(file.stem.removeprefix("step_")) > step:
                 file.unlink()
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> float:
     try:
         return json.loads(line)["step"]
-    except json.JSONDecodeError:  # cut while being written
+    except ValueError:  # cut while being written
         return float("inf")
 
 
@@ -139,7 +147,16 @@ def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> No
         for key in path:
             old, new = old[key], new[key]
         if old != new:
+            flag, old, new = _setting(".".join(path), old, new)
             raise ValueError(
-                f"{where} was made with --{'.'.join(path)} {old}, and now it is {new}; resume with the same, or begin a new run "
+                f"{where} was made with --{flag} {old}, and now it is {new}; resume with the same, or begin a new run "
                 "in another --ckpt.output_dir"
             )
+
+
+def _setting(flag: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    """The first single setting in which two groups differ."""
+    while isinstance(old, dict):
+        name = next(name for name in {**old, **new} if old.get(name) != new.get(name))
+        flag, old, new = f"{flag}.{name}", old.get(name), new.get(name)
+    return flag, old, new

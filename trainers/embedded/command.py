@@ -10,6 +10,7 @@ from dataclasses import asdict
 import tyro
 from rich.console import Console
 from rich.table import Table
+from transformers.utils import logging as transformers_logging
 
 from spy_env.viewer import game_text
 from trainers.embedded.config import Config, read_config
@@ -17,9 +18,8 @@ from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train
 from trainers.embedded.policy import NotFiniteError
+from trainers.first_run import SMALL_MODEL, small_model
 from trainers.rollout import GamesFailedError
-
-SMALL_MODEL = "smollm2-135m"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,6 +33,7 @@ def main(argv: Sequence[str]) -> int:
         console.print_json(json.dumps(asdict(config)))
         console.print(_plan(config), highlight=False)
         return 0
+    transformers_logging.disable_progress_bar()
     try:
         with Display(console, config.train.iterations) as display:
             result = train(config, _model_folder(config, display), display)
@@ -52,7 +53,9 @@ def parse(arguments: Sequence[str]) -> Config:
     Raises:
         ValueError: the file can't be read, or a value can't be used.
     """
-    arguments = list(arguments)
+    arguments = [
+        part for word in arguments for part in (word.split("=", 1) if word.startswith("--config=") else [word])
+    ]
     default = Config()
     if "--config" in arguments:
         at = arguments.index("--config")
@@ -75,8 +78,6 @@ def parse(arguments: Sequence[str]) -> Config:
 def _model_folder(config: Config, display: Display) -> str:
     if config.actor.model_name_or_path != SMALL_MODEL:
         return config.actor.model_name_or_path
-    from trainers.first_run import small_model
-
     return str(small_model(display.say))
 
 

@@ -178,6 +178,13 @@ class GameConfig:
     abstention_high: float = 0.5
 
 
+AT_LEAST_ONE = {
+    "train": ("iterations", "batch_size", "micro_batch_size", "max_epochs"),
+    "rollout": ("batch_size", "n_samples_per_prompt", "micro_batch_size"),
+    "ckpt": ("save_steps", "max_num"),
+}
+
+
 @dataclass(frozen=True)
 class Config:
     """Train a model by playing "Who is the spy?" on one machine."""
@@ -194,18 +201,20 @@ class Config:
     ds: Ds = field(default_factory=Ds)
 
     def __post_init__(self) -> None:
+        # these raise for values that they can't take
+        self.rules, self.reward_rules, self.schedule, self.loss_rules, self.sampling, self.template_options  # noqa: B018
         rollout, players = self.rollout, self.game.players
-        if rollout.n_samples_per_prompt % players or rollout.n_samples_per_prompt < 1:
+        if rollout.n_samples_per_prompt % players:
             raise ValueError(
                 f"--rollout.n_samples_per_prompt is {rollout.n_samples_per_prompt}, no multiple of --game.players {players}: "
                 f"each sample is a seat, so give {players}, {2 * players}, ..."
             )
-        if self.train.iterations < 1 or rollout.batch_size < 1 or self.train.micro_batch_size < 1:
-            raise ValueError("--train.iterations, --rollout.batch_size and --train.micro_batch_size must be at least 1")
+        for group, names in AT_LEAST_ONE.items():
+            for name in names:
+                if (value := getattr(getattr(self, group), name)) is not None and value < 1:
+                    raise ValueError(f"--{group}.{name} is {value}; it must be at least 1")
         if self.ds.param_dtype not in ("auto", "bf16", "fp32"):
             raise ValueError(f"--ds.param_dtype is {self.ds.param_dtype!r}; choose auto, bf16 or fp32")
-        # these raise for values that they can't take
-        self.rules, self.reward_rules, self.schedule, self.loss_rules, self.sampling, self.template_options  # noqa: B018
 
     @property
     def rules(self) -> Rules:
@@ -245,11 +254,13 @@ class Config:
     @property
     def template_options(self) -> dict[str, Any]:
         """What the chat template is told."""
-        options = json.loads(self.rollout.chat_template_kwargs)
+        said = self.rollout.chat_template_kwargs
+        try:
+            options = json.loads(said)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"--rollout.chat_template_kwargs is {said!r}, not JSON ({error})") from error
         if not isinstance(options, dict):
-            raise ValueError(
-                f"--rollout.chat_template_kwargs is {self.rollout.chat_template_kwargs!r}; give a JSON object"
-            )
+            raise ValueError(f"--rollout.chat_template_kwargs is {said!r}; give a JSON object")
         return options
 
     @property
@@ -262,10 +273,10 @@ def read_config(path: str) -> Config:
     """A config from a TOML or JSON file, or a shipped one by name (``first_run``). What it leaves out has its default.
 
     Raises:
-        ValueError: no such file, not TOML or JSON, or a key that isn't known.
+        ValueError: no such file, not TOML or JSON, a key that isn't known, or a value of the wrong kind.
     """
-    shipped = Path(__file__).with_name(f"{path}.toml")
-    file = shipped if shipped.is_file() and not Path(path).exists() else Path(path)
+    shipped = {file.stem: file for file in Path(__file__).parent.glob("*.toml")}
+    file = Path(path) if Path(path).is_file() else shipped.get(path, Path(path))
     if not file.is_file():
         raise ValueError(f"no config at {path!r}; give a .toml or .json file, or the shipped 'first_run'")
     try:
@@ -273,11 +284,13 @@ def read_config(path: str) -> Config:
         row = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{file}: {error}") from error
-    return from_dict(Config, row.get("config", row), str(file))
+    return from_dict(Config, row["config"] if isinstance(row, dict) and "config" in row else row, str(file))
 
 
-def from_dict(kind: Any, row: dict[str, Any], where: str) -> Any:
-    """A nested dataclass from nested dicts."""
+def from_dict(kind: Any, row: Any, where: str) -> Any:
+    """A nested dataclass from nested dicts, as a file holds them."""
+    if not isinstance(row, dict):
+        raise ValueError(f"{where} is {row!r}; give a group of settings")
     types = typing.get_type_hints(kind)
     if unknown := set(row) - set(types):
         raise ValueError(f"{where}: unknown {sorted(unknown)}; {kind.__name__} knows {sorted(types)}")
@@ -287,4 +300,18 @@ def from_dict(kind: Any, row: dict[str, Any], where: str) -> Any:
             values[name] = from_dict(types[name], value, f"{where}: {name}")
         else:
             values[name] = tuple(value) if isinstance(value, list) else value
+            if not _fits(values[name], types[name]):
+                raise ValueError(f"{where}: {name} is {value!r}; it takes {kind.__annotations__[name]}")
     return kind(**values)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of an annotated kind; whole numbers are floats too."""
+    options = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        return isinstance(value, tuple) and len(value) == len(options) and all(map(_fits, value, options))
+    if options:
+        return any(_fits(value, option) for option in options)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)

@@ -15,7 +15,7 @@ SHOWN = 12  # iterations kept in sight
 COLUMNS = {  # heading: metric
     "readable": "shown/readable",
     "accuracy": "shown/accuracy",
-    "spy caught": "game/caught",
+    "same seat": "game/commonest_vote",
     "reward": "reward",
     "KL": "kl",
     "grad": "grad_norm",
@@ -52,7 +52,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """One line above the table."""
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def doing(self, what: str) -> None:
         """What the run is busy with."""

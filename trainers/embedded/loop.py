@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spy_env import UNREADABLE, Document, Game, read_games, write_games
 from trainers.corpus import Corpus
@@ -17,14 +16,16 @@ from trainers.curriculum import Curriculum
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.config import Config
-from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison, evaluation_games, play_evaluation
 from trainers.embedded.policy import Policy
 from trainers.estimates import Estimate
-from trainers.first_run import weights_sha256
+from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.metrics import game_metrics, mean, sample_metrics
 from trainers.rollout import Played, Table, deal_to_fit, play_games
 from trainers.samples import samples_of
+
+if TYPE_CHECKING:
+    from trainers.embedded.display import Display  # needs rich, and the loop does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         ValueError: what was asked for can't be done; said before anything is generated.
         GamesFailedError, NotFiniteError: an iteration could not be trained; the last checkpoint is whole.
     """
-    started = time.monotonic()
+    clock = _Clock(config)
     run = RunFolder(config)
     corpus = Corpus(
         config.game.task,
@@ -61,40 +62,58 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
         display.say(f"going on after iteration {state.step}")
-    facts = _facts(model_folder, policy)
+    facts = _facts(config, model_folder, policy)
     run.write_config(config, facts)
 
     display.doing("playing held-out games before training")
     dealt = evaluation_games(config, corpus.held_out, table)
     before = _evaluated(run, "eval_before.jsonl", dealt, table, fresh=state.step == 0)
-    evaluation_seconds = time.monotonic() - started
-    documents = corpus.training(state.documents)
-    stages: Counter[str] = Counter()
-    with _Board(config.logger.tensorboard_dir) as board:
-        while state.step < config.train.iterations and not _late(config, started, evaluation_seconds, state.step):
-            state, metrics, stage = iterate(config, policy, table, documents, state, run, display)
-            stages[stage] += 1
-            board.write(state.step, metrics)
-            left = _seconds_left(config, started, evaluation_seconds, state.step, stages.total())
-            display.step(state.step, stage, metrics, left)
-            if config.eval.steps and state.step % config.eval.steps == 0:
-                _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, table, fresh=True)
-            if state.step % config.ckpt.save_steps == 0 or state.step == config.train.iterations:
-                run.save(config, policy, state)
+    clock.start_training()
+    state = _iterations(config, policy, table, corpus.training(state.documents), state, run, display, dealt, clock)
 
     display.doing("playing the same held-out games after training")
     after = _evaluated(run, "eval_after.jsonl", dealt, table, fresh=True)
     compared = comparison(before, after, config.reward_rules) if after else {}
+    stages = run.trained_stages()
     policy.export(run.final)
     (run.final / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
     return Result(run.path, stages, compared, _example(after, run, state.step), facts)
+
+
+def _iterations(
+    config: Config,
+    policy: Policy,
+    table: Table,
+    documents: Iterator[Document],
+    state: Progress,
+    run: RunFolder,
+    display: Display,
+    dealt: Sequence[Game],
+    clock: _Clock,
+) -> Progress:
+    """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
+    first = state.step
+    with _Board(config.logger.tensorboard_dir) as board:
+        while state.step < config.train.iterations and not clock.late(state.step - first):
+            state, metrics, stage = iterate(config, policy, table, documents, state, run, display)
+            board.write(state.step, metrics)
+            display.step(
+                state.step, stage, metrics, clock.left(state.step - first, config.train.iterations - state.step)
+            )
+            if config.eval.steps and state.step % config.eval.steps == 0:
+                _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, table, fresh=True)
+            if state.step % config.ckpt.save_steps == 0:
+                run.save(config, policy, state)
+    if state.step > first and state.step % config.ckpt.save_steps:
+        run.save(config, policy, state)
+    return state
 
 
 def iterate(
     config: Config,
     policy: Policy,
     table: Table,
-    documents: Any,
+    documents: Iterator[Document],
     state: Progress,
     run: RunFolder,
     display: Display,
@@ -109,7 +128,7 @@ def iterate(
     generated = time.monotonic()
 
     display.doing("updating")
-    metrics = _update(policy, curriculum, played, config)
+    metrics = update(policy, curriculum, played, config)
     moved = curriculum.after([one.game for one in played])
     updated = time.monotonic()
 
@@ -137,7 +156,8 @@ def deal_games(
     ]
 
 
-def _update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
+def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
+    """Samples, their advantages, and the policy's update on them; returns the metrics of all three."""
     games = [one.game for one in played]
     samples, advantages = [], []
     for stage in curriculum.stages:
@@ -145,7 +165,7 @@ def _update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], co
         worth = curriculum.advantages(games, stage)
         samples += own
         advantages += [worth[sample.game, sample.seat] for sample in own]
-    metrics = game_metrics(games, config.reward_rules) | sample_metrics(samples, advantages)
+    metrics = game_metrics(games, config.reward_rules) | sample_metrics(samples)
     return metrics | policy.update(samples, advantages) | {"learning_rate": config.actor.adam.lr}
 
 
@@ -184,26 +204,37 @@ def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:
     return next(iter(read_games(run.games_of(step))), None)
 
 
-def _late(config: Config, started: float, evaluation_seconds: float, step: int) -> bool:
-    """Whether another iteration would leave too little of ``--train.max_minutes`` for the evaluation at the end."""
-    if config.train.max_minutes is None or step == 0:
-        return False
-    training = time.monotonic() - started - evaluation_seconds
-    return time.monotonic() - started + training / step + evaluation_seconds > 60 * config.train.max_minutes
+class _Clock:
+    """How long a run may take and how long it will. The evaluation after training takes as long as the one before."""
+
+    def __init__(self, config: Config) -> None:
+        self._limit = 60 * config.train.max_minutes if config.train.max_minutes is not None else float("inf")
+        self._begun = self._trains_since = time.monotonic()
+
+    def start_training(self) -> None:
+        self._trains_since = time.monotonic()
+
+    def late(self, done: int) -> bool:
+        """Whether another iteration would leave too little time for the evaluation at the end; never before the first."""
+        return bool(done) and self._elapsed() + self._needed(done, 1) > self._limit
+
+    def left(self, done: int, to_do: int) -> float:
+        """Seconds until the end, at the pace of the iterations done."""
+        return min(self._needed(done, to_do), self._limit - self._elapsed())
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _needed(self, done: int, to_do: int) -> float:
+        evaluation = self._trains_since - self._begun
+        return (self._elapsed() - evaluation) / done * to_do + evaluation
 
 
-def _seconds_left(config: Config, started: float, evaluation_seconds: float, step: int, done: int) -> float:
-    training = time.monotonic() - started - evaluation_seconds
-    left = training / done * (config.train.iterations - step) + (evaluation_seconds if config.eval.games else 0)
-    if config.train.max_minutes is not None:
-        left = min(left, 60 * config.train.max_minutes - (time.monotonic() - started))
-    return left
-
-
-def _facts(model_folder: str, policy: Policy) -> dict[str, Any]:
+def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
     names = ("spy-env", "torch", "transformers", "peft")
     folder = Path(model_folder)
     return {
+        "base_model": HUB_MODEL if config.actor.model_name_or_path == SMALL_MODEL else config.actor.model_name_or_path,
         "weights_sha256": weights_sha256(folder) if folder.is_dir() else "",
         "model_folder": str(folder),
         "device": str(policy.device),

@@ -99,6 +99,7 @@ def loss_of(
     policy = -aggregate(objective_BT, mask_BT, rules.aggregation, whole)
     kl = policy.new_zeros(())
     if reference_BT is not None:
-        kl = aggregate(k3(logprobs_BT, reference_BT), mask_BT, rules.aggregation, whole)
+        kl_BT = k3(logprobs_BT * mask_BT, reference_BT * mask_BT)  # padding is masked before exp can overflow
+        kl = aggregate(kl_BT, mask_BT, rules.aggregation, whole)
     clipped = (clipped_BT * mask_BT).sum() / whole.tokens
     return Loss(policy + rules.kl_coef * kl, policy.detach(), kl.detach(), clipped)

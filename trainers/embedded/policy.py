@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trainers.embedded.config import Config
 from trainers.embedded.loss import Whole, loss_of
@@ -40,7 +41,7 @@ class Policy:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         wanted = config.ds.param_dtype
         self.bf16 = wanted == "bf16" or (wanted == "auto" and self.device.type == "cuda")
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.tokenizer = _loaded(AutoTokenizer, folder)
         self.lora = config.ds.lora.rank > 0
         self.model = self._adapted(_load(folder, torch.bfloat16 if self.lora and self.bf16 else torch.float32)).to(
             self.device
@@ -64,16 +65,12 @@ class Policy:
         targets: Any = lora.target_modules
         if targets != "all-linear":
             targets = targets.split(",")
-        torch_state = torch.random.get_rng_state()
-        torch.random.manual_seed(self.config.train.seed)  # adapters begin from the run's seed ...
-        adapted = get_peft_model(
-            model,
-            LoraConfig(
-                r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
-            ),
+        config = LoraConfig(
+            r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
         )
-        torch.random.set_rng_state(torch_state)  # ... and the global generator is left as it was
-        return adapted
+        with torch.random.fork_rng():  # the global generator is left as it was
+            torch.random.manual_seed(self.config.train.seed)  # adapters begin from the run's seed
+            return get_peft_model(model, config)
 
     def _frozen_reference(self) -> Any:
         """A copy for the KL term; with LoRA the model without its adapter serves."""
@@ -102,7 +99,7 @@ class Policy:
 
     def _step(self, pairs: Sequence[tuple[Sample, float]]) -> dict[str, float]:
         whole = Whole(tokens=sum(len(sample.ids) for sample, _ in pairs), samples=len(pairs))
-        self.model.train()
+        self._prepare()
         self.optimizer.zero_grad(set_to_none=True)
         totals: dict[str, float] = {}
         for batch in micro_batches(pairs, self.config.train.micro_batch_size):
@@ -122,6 +119,13 @@ class Policy:
             [(new.detach() - old).float().norm() for new, old in zip(self.trained, before, strict=True)]
         ).norm()
         return {**totals, "grad_norm": norm.item(), "update_norm": moved.item()}
+
+    def _prepare(self) -> None:
+        """Without dropout: what is trained is the distribution that was sampled from."""
+        self.model.eval()
+        if self.config.actor.gradient_checkpointing_enable:
+            for module in self.model.modules():  # a layer in evaluation mode isn't checkpointed
+                module.training = isinstance(module, GradientCheckpointingLayer)
 
     def _accumulate(self, pairs: Sequence[tuple[Sample, float]], whole: Whole) -> dict[str, float]:
         samples = [sample for sample, _ in pairs]
@@ -248,7 +252,8 @@ class Policy:
             from peft import get_peft_model
 
             # merged on the CPU, so that the model that goes on training isn't touched by rounding
-            merged = get_peft_model(_load(self.source, torch.float32), self.model.peft_config[ADAPTER])
+            with torch.random.fork_rng():
+                merged = get_peft_model(_load(self.source, torch.float32), self.model.peft_config[ADAPTER])
             merged.load_state_dict(self.state()["weights"], strict=False)
             plain = merged.merge_and_unload()
         else:
@@ -284,7 +289,11 @@ def micro_batches(pairs: Sequence[tuple[Sample, float]], size: int) -> list[list
 
 
 def _load(folder: str, dtype: torch.dtype) -> Any:
+    return _loaded(AutoModelForCausalLM, folder, dtype=dtype)
+
+
+def _loaded(kind: Any, folder: str, **options: Any) -> Any:
     try:
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        return kind.from_pretrained(folder, **options)
     except OSError as error:
         raise ValueError(f"no model at {folder!r} ({error}); give a transformers folder or a hub id") from error

@@ -1,0 +1,27 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers", reason="the embedded trainer needs the train extra")
+
+BLOCKED = """
+import importlib.abc, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {"pettingzoo", "gymnasium", "tyro"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def test_the_core_and_the_embedded_trainer_need_only_torch_and_transformers():
+    program = (
+        BLOCKED + "import spy_env, trainers.embedded.loop as loop; print('trainers.embedded.display' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    # transformers itself imports rich where it finds it; the loop imports no display
+    assert ran.stdout.strip() == "False", ran.stderr

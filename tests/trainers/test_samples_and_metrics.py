@@ -1,0 +1,168 @@
+"""What games give to a trainer, and the numbers told of a batch, worked out by hand."""
+
+import pytest
+from made_games import dealt, voted, with_votes
+
+from spy_env import PRESETS, UNREADABLE, RawReply, RewardRules, Stage, player_seats, referee_seats
+from trainers.engines import Reply
+from trainers.metrics import commonest_vote, game_metrics, mean, sample_metrics
+from trainers.rollout import Played
+from trainers.samples import Sample, samples_of
+
+P, D = Stage.PERFORMING, Stage.DETECTION
+
+
+def reply_of(stage, seat):
+    """Tokens that tell whose they are, as long as the seat's number."""
+    number = int(seat[-1])
+    base = {P: 100, D: 200}[stage] + number
+    ids = tuple(range(base, base + number))
+    return Reply("said", "", number == 3, (1, base), ids, tuple(-0.1 * i for i in ids))
+
+
+def played(game, without=()):
+    seats = {P: game.players, D: game.voters}
+    replies = {
+        stage: {seat: Reply("no ids") if seat in without else reply_of(stage, seat) for seat in own}
+        for stage, own in seats.items()
+    }
+    return Played(game, replies)
+
+
+def test_every_performance_is_a_sample_with_the_seats_own_tokens():
+    game = voted("2 2 1 2", "g", spy="player_2")
+    samples = samples_of([played(game)], P, RewardRules())
+    assert [sample.seat for sample in samples] == list(player_seats(4))
+    assert [sample.role for sample in samples] == ["civilian", "spy", "civilian", "civilian"]
+    assert {(sample.game, sample.stage) for sample in samples} == {("g", P)}
+    for sample in samples:
+        reply = reply_of(P, sample.seat)
+        assert (sample.prompt_ids, sample.ids, sample.logprobs) == (reply.prompt_ids, reply.ids, reply.logprobs)
+        assert sample.truncated == (sample.seat == "player_3")
+    assert {sample.seat: sample.reward for sample in samples} == game.rewards(RewardRules()).performing
+
+
+@pytest.mark.parametrize(
+    ("voters", "votes", "seats"),
+    [
+        ("all", "2 2 1 N/A", ("player_1", "player_3", "player_4")),
+        ("civilians", "2 1 N/A", ("player_1", "player_3", "player_4")),
+        ("referees", "2 1 N/A", referee_seats(3)),
+    ],
+)
+def test_the_spys_vote_is_left_out_and_votes_are_paid_by_the_rules(voters, votes, seats):
+    game = voted(votes, "g", spy="player_2", voters=voters, referees=3)
+    samples = samples_of([played(game)], D, PRESETS["vision_zero"])
+    assert [(sample.stage, sample.seat, sample.reward) for sample in samples] == [
+        (D, seat, reward) for seat, reward in zip(seats, (1, -1, -0.5), strict=True)
+    ]
+    assert [sample.ids for sample in samples] == [reply_of(D, seat).ids for seat in seats]
+    assert {sample.role for sample in samples} == {"referee" if voters == "referees" else "civilian"}
+
+
+def test_games_follow_one_another_and_no_two_samples_share_a_key():
+    games = [played(voted("1 1 1 1", seed)) for seed in ("a", "b")]
+    samples = [sample for stage in (P, D) for sample in samples_of(iter(games), stage, RewardRules())]
+    keys = [(sample.game, sample.stage, sample.seat) for sample in samples]
+    assert len(set(keys)) == len(keys) == 2 * 4 + 2 * 3
+    assert [game for game, stage, _ in keys if stage is D] == ["a"] * 3 + ["b"] * 3
+
+
+@pytest.mark.parametrize(("stage", "seat"), [(P, "player_1"), (P, "player_4"), (D, "player_2")])
+def test_a_reply_without_token_ids_is_refused_by_the_games_name(stage, seat):
+    game = voted("1 1 1 1", "7/3/2")
+    with pytest.raises(ValueError, match=f"game 7/3/2: {seat}'s reply has no token ids; only a local model's"):
+        samples_of([played(game, without=(seat,))], stage, RewardRules())
+
+
+def test_the_spys_vote_needs_no_token_ids():
+    game = voted("1 1 1 1")
+    assert len(samples_of([played(game, without=("player_1",))], D, RewardRules())) == 3
+
+
+def test_a_sample_of_an_unfinished_game_is_refused():
+    with pytest.raises(ValueError, match="game 1 is in stage performing"):
+        samples_of([played(dealt())], P, RewardRules())
+
+
+def batch():
+    """Two games of four, whose spy is player 1: caught by two votes to one, and without a vote that can be read."""
+    marked, unmarked, cut = RawReply("Summary: A mill."), RawReply("A mill."), RawReply("Summary: A", truncated=True)
+    first, second = dealt("a"), dealt("b")
+    first = first.with_replies(dict(zip(first.players, (marked, cut, unmarked, marked), strict=True)))
+    second = second.with_replies(dict.fromkeys(second.players, unmarked))
+    mumbled = {seat: RawReply("nobody", truncated=seat == "player_1") for seat in second.players}
+    return [with_votes(first, "2 1 1 N/A"), second.with_replies(mumbled)]
+
+
+def test_game_metrics_are_as_counted_by_hand():
+    metrics = game_metrics(batch(), RewardRules())
+    # a: the spy has 2 votes, player 2 has 1, so the margin is 2 - 1/3
+    margin = 0.1 * (2 - 1 / 3)
+    assert metrics == pytest.approx(
+        {
+            "game/caught": 1 / 2,
+            "game/no_readable_vote": 1 / 2,
+            "game/commonest_vote": 2 / 3,
+            "game/unmarked": 5 / 8,
+            "game/accuracy/civilian": 2 / 6,
+            "game/abstained/civilian": 1 / 6,
+            "game/unreadable/civilian": 3 / 6,
+            "game/accuracy/spy": 0.0,
+            "game/abstained/spy": 0.0,
+            "game/unreadable/spy": 1 / 2,
+            "game/reward_performing/spy": -margin / 2,
+            "game/reward_performing/civilian": margin / 3 / 2,
+            "game/truncated/performing": 1 / 8,
+            "game/truncated/detection": 1 / 8,
+        }
+    )
+
+
+def test_referees_have_metrics_of_their_own_and_voters_that_are_not_there_have_none():
+    metrics = game_metrics([voted("1 1 2 N/A", voters="referees", referees=4)], RewardRules())
+    told = {name: value for name, value in metrics.items() if name.startswith(("game/accuracy", "game/abstained"))}
+    assert told == {"game/accuracy/referee": 0.5, "game/abstained/referee": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("votes", "expected"),
+    [
+        (["1 1 2 3", "2 2 2 4"], ("player_2", 0.5)),
+        (["N/A N/A ? 4", "? ? ? ?"], ("player_4", 1.0)),
+        (["N/A ? ? ?"], (UNREADABLE, 0.0)),
+        ([], (UNREADABLE, 0.0)),
+    ],
+)
+def test_the_commonest_vote_is_told_with_its_share_of_the_votes_that_name_a_player(votes, expected):
+    assert commonest_vote([voted(cast, str(i)) for i, cast in enumerate(votes)]) == expected
+
+
+def sample(game, reward, stage=P, length=2, truncated=False):
+    ids = tuple(range(length))
+    return Sample(game, stage, "player_1", "civilian", (1,), ids, (-0.5,) * length, truncated, reward)
+
+
+def test_sample_metrics_are_as_counted_by_hand():
+    samples = [
+        sample("a", 1.0, length=1),
+        sample("a", 0.0, length=2, truncated=True),
+        sample("b", -0.5, length=3),
+        sample("b", -0.5, length=6),
+        sample("b", 1.0, stage=D, length=8),  # another group than the game's performances
+    ]
+    assert sample_metrics(samples) == pytest.approx(
+        {
+            "reward": 0.2,
+            "reward_std": ((0.64 + 0.04 + 0.49 + 0.49 + 0.64) / 5) ** 0.5,
+            "frac_reward_zero_std": 2 / 3,
+            "completions/mean_length": 4.0,
+            "completions/clipped_ratio": 0.2,
+            "num_samples": 5,
+        }
+    )
+
+
+def test_no_samples_give_zeros():
+    assert set(sample_metrics([]).values()) == {0.0}
+    assert mean([]) == 0.0
