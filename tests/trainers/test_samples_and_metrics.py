@@ -86,35 +86,35 @@ def test_a_sample_of_an_unfinished_game_is_refused():
 
 
 def batch():
-    """Two games of four, whose spy is player 1: caught by two votes to one, and without a vote that can be read."""
+    """Games of four, whose spy is player 1: caught by two votes to one, no vote that can be read, all for player 3."""
     marked, unmarked, cut = RawReply("Summary: A mill."), RawReply("A mill."), RawReply("Summary: A", truncated=True)
     first, second = dealt("a"), dealt("b")
     first = first.with_replies(dict(zip(first.players, (marked, cut, unmarked, marked), strict=True)))
     second = second.with_replies(dict.fromkeys(second.players, unmarked))
     mumbled = {seat: RawReply("nobody", truncated=seat == "player_1") for seat in second.players}
-    return [with_votes(first, "2 1 1 N/A"), second.with_replies(mumbled)]
+    return [with_votes(first, "2 1 1 N/A"), second.with_replies(mumbled), voted("3 3 3 3", "c")]
 
 
 def test_game_metrics_are_as_counted_by_hand():
     metrics = game_metrics(batch(), RewardRules())
-    # a: the spy has 2 votes, player 2 has 1, so the margin is 2 - 1/3
-    margin = 0.1 * (2 - 1 / 3)
+    # the spy has 2 votes and the civilians' mean is 1/3; none and none; none and 4/3
+    spy = (-0.1 * (2 - 1 / 3) + 0 + 0.1 * 4 / 3) / 3
     assert metrics == pytest.approx(
         {
-            "game/caught": 1 / 2,
-            "game/no_readable_vote": 1 / 2,
-            "game/commonest_vote": 2 / 3,
-            "game/unmarked": 5 / 8,
-            "game/accuracy/civilian": 2 / 6,
-            "game/abstained/civilian": 1 / 6,
-            "game/unreadable/civilian": 3 / 6,
+            "game/caught": 1 / 3,
+            "game/no_readable_vote": 1 / 3,
+            "game/commonest_vote": 4 / 7,
+            "game/unmarked": 5 / 12,
+            "game/accuracy/civilian": 2 / 9,
+            "game/abstained/civilian": 1 / 9,
+            "game/unreadable/civilian": 3 / 9,
             "game/accuracy/spy": 0.0,
             "game/abstained/spy": 0.0,
-            "game/unreadable/spy": 1 / 2,
-            "game/reward_performing/spy": -margin / 2,
-            "game/reward_performing/civilian": margin / 3 / 2,
-            "game/truncated/performing": 1 / 8,
-            "game/truncated/detection": 1 / 8,
+            "game/unreadable/spy": 1 / 3,
+            "game/reward_performing/spy": spy,
+            "game/reward_performing/civilian": -spy / 3,
+            "game/truncated/performing": 1 / 12,
+            "game/truncated/detection": 1 / 12,
         }
     )
 

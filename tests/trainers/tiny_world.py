@@ -25,6 +25,11 @@ PIECES = rf"\\boxed\{{|\}}|{'|'.join((*WORDS, NOTHING))}|[1-9](?=[:}}])|\*+"  # 
 TEMPLATE = "{{ '<user> ' + messages[0]['content'] + ' <assistant>' }}"
 
 
+def said(word: str) -> str:
+    """A scripted performance: one word four times, so that a small model can't overlook it."""
+    return " ".join([word] * 4)
+
+
 def documents(count: int, seed: int = 0) -> list[Document]:
     """Five-word documents."""
     rng = Random(seed)
@@ -38,7 +43,7 @@ def played_prompts(count: int, seed: int = 0) -> list[str]:
     for i, document in enumerate(documents(count, seed)):
         game = deal(document, TASK, RULES, f"pre/{seed}/{i}")
         prompts += observe(game, Stage.PERFORMING).values()
-        game = game.with_replies({seat: RawReply(rng.choice((*WORDS, NOTHING))) for seat in game.players})
+        game = game.with_replies({seat: RawReply(said(rng.choice((*WORDS, NOTHING)))) for seat in game.players})
         prompts += observe(game, Stage.DETECTION).values()
     return prompts
 
@@ -70,7 +75,7 @@ def model_folder(folder: Path, steps: int = 200, seed: int = 0) -> Path:
         n_embd=64,
         n_layer=2,
         n_head=4,
-        n_positions=64,  # learned positions: where a word stands is one step away
+        n_positions=96,  # learned positions: where a word stands is one step away
         embd_pdrop=0.0,
         attn_pdrop=0.0,
         resid_pdrop=0.0,
@@ -123,8 +128,8 @@ class HalfScripted:
 
 
 def say_whether_anything_is_hidden(prompt: str) -> str:
-    """Performs: a fig, and nothing where something is hidden, so that the ballot tells the spy to whoever can read it."""
-    return NOTHING if "*" in read_document(prompt) else "fig"
+    """Performs: figs, and nothing where something is hidden, so that the ballot tells the spy to whoever can read it."""
+    return said(NOTHING if "*" in read_document(prompt) else "fig")
 
 
 def vote_for_one_without_the_mark(prompt: str) -> str:
