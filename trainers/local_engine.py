@@ -6,6 +6,7 @@ for all seats that share them, and the log-probability of each sampled token is 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -86,6 +87,7 @@ class LocalEngine:
     def __init__(self, model: Any, encoder: Encoder, rows: int = 32) -> None:
         """``rows`` replies are generated at a time."""
         self.model, self.encoder, self.rows = model, encoder, rows
+        self._cache = cache_name(model)
         self._ends = end_tokens(model, encoder.tokenizer)
         self.pad = encoder.tokenizer.pad_token_id if encoder.tokenizer.pad_token_id is not None else min(self._ends)
 
@@ -136,8 +138,8 @@ class LocalEngine:
                 input_ids=last_B1,
                 attention_mask=mask_BT,
                 position_ids=positions_B1,
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache: cache},
             )
             logits_BV = out.logits[:, -1]
 
@@ -150,8 +152,9 @@ class LocalEngine:
         )
         place = {ids: i for i, ids in enumerate(distinct)}
         source_B = torch.tensor([place[row.prompt_ids] for row in rows], device=ids_UT.device)
-        out.past_key_values.batch_select_indices(source_B)
-        return out.logits[:, -1][source_B], out.past_key_values, mask_UT[source_B]
+        cache = out[self._cache]
+        cache.batch_select_indices(source_B)
+        return out.logits[:, -1][source_B], cache, mask_UT[source_B]
 
     def _sample(self, rows: list[_Row], logits_BV: Tensor) -> None:
         """One token a row, by inverting the cumulative distribution at the row's own uniform number."""
@@ -197,6 +200,12 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     if not ends:
         raise ValueError("the model names no end-of-sequence token; set eos_token_id in its generation config")
     return frozenset(ends)
+
+
+def cache_name(model: Any) -> str:
+    """What a model's ``forward`` and its output call the key-value cache; newer transformers renamed it."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # peft's wrapper takes anything
+    return "cache" if "cache" in inspect.signature(plain.forward).parameters else "past_key_values"
 
 
 def left_padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:

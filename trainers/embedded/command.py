@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -34,8 +35,9 @@ def main(argv: Sequence[str]) -> int:
         console.print(_plan(config), highlight=False)
         return 0
     transformers_logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's calls, not the user's
     try:
-        with Display(console, config.train.iterations) as display:
+        with Display(console, config.train.iterations, config.train.max_minutes) as display:
             result = train(config, _model_folder(config, display), display)
     except (GamesFailedError, NotFiniteError) as error:
         print(

@@ -26,8 +26,8 @@ COLUMNS = {  # heading: metric
 class Display:
     """A live table on a terminal, one line an iteration elsewhere."""
 
-    def __init__(self, console: Console, iterations: int) -> None:
-        """Show ``iterations`` on ``console``."""
+    def __init__(self, console: Console, iterations: int, max_minutes: float | None = None) -> None:
+        """Show ``iterations`` on ``console``; until the first is done, ``max_minutes`` is all that is known of the time left."""
         self.console = console
         self._rows: deque[list[str]] = deque(maxlen=SHOWN)
         self._progress = Progress(
@@ -38,7 +38,9 @@ class Display:
             TextColumn("{task.fields[left]}"),
             console=console,
         )
-        self._task = self._progress.add_task("training", total=iterations, left="")
+        self._task = self._progress.add_task(
+            "training", total=iterations, left=f"at most {max_minutes:g} minutes" if max_minutes else ""
+        )
         self._live = Live(self._view(), console=console, refresh_per_second=2) if console.is_terminal else None
 
     def __enter__(self) -> Display:

@@ -18,7 +18,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trainers.embedded.config import Config
 from trainers.embedded.loss import Whole, loss_of
-from trainers.local_engine import Encoder, LocalEngine, left_padded, positions
+from trainers.local_engine import Encoder, LocalEngine, cache_name, left_padded, positions
 from trainers.samples import Sample
 
 ADAPTER = "default"
@@ -206,14 +206,15 @@ class Policy:
         first_B1V = out.logits[source_B]
         if ids_BT.shape[1] == 1:
             return first_B1V
-        out.past_key_values.batch_select_indices(source_B)
+        cache = out[cache_name(model)]
+        cache.batch_select_indices(source_B)
         attended_BS = torch.cat([mask_US[source_B], mask_BT[:, :-1]], dim=1)
         rest = model(
             input_ids=ids_BT[:, :-1],
             attention_mask=attended_BS,
             position_ids=positions(attended_BS)[:, -ids_BT.shape[1] + 1 :],
-            past_key_values=out.past_key_values,
             use_cache=True,
+            **{cache_name(model): cache},
         )
         return torch.cat([first_B1V, rest.logits], dim=1)
 
