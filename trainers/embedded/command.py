@@ -94,7 +94,7 @@ def _plan(config: Config) -> str:
 def _close(console: Console, config: Config, result: Result) -> None:
     if result.example:
         console.print("\nOne game in full:\n", style="bold")
-        console.print(game_text(result.example, reveal=True, rules=config.reward_rules), markup=False, highlight=False)
+        console.print(game_text(result.example, reveal=True, rules=config.reward_rules), markup=False, highlight=False, soft_wrap=True)
     if result.compared:
         chance = f"chance is 1/{config.game.players} = {1 / config.game.players:.3f} where every vote names a player"
         table = Table(
@@ -112,8 +112,4 @@ def _close(console: Console, config: Config, result: Result) -> None:
         "trained model": result.folder / "final",
     }.items():
         console.print(f"{what}: {path}", highlight=False, soft_wrap=True)
-    console.print(
-        f"look at the games: spyrl replay {result.folder / 'games' / 'eval_after.jsonl'}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print(f"look at the games: spyrl replay {result.folder}", highlight=False, soft_wrap=True)
