@@ -23,6 +23,8 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
         "game/unmarked": mean([not shown.marked for game in games for shown in game.performances().values()]),
     }
     votes = [(game.role(seat), vote, game.spy) for game in games for seat, vote in game.votes().items()]
+    metrics["game/readable"] = mean([vote != UNREADABLE for _, vote, _ in votes])
+    metrics["game/accuracy"] = mean([vote == spy for role, vote, spy in votes if role != "spy"])
     for role in sorted({role for role, _, _ in votes}):
         cast = [(vote, spy) for voter, vote, spy in votes if voter == role]
         metrics[f"game/accuracy/{role}"] = mean([vote == spy for vote, spy in cast])

@@ -8,7 +8,8 @@ from typing import Any
 import tiny_world
 
 from spy_env import Stage
-from trainers.embedded.config import Config, from_dict
+from trainers.embedded.config import Config
+from trainers.embedded.config_file import from_dict
 from trainers.embedded.policy import Policy
 from trainers.engines import Request, Sampling
 from trainers.local_engine import Encoder

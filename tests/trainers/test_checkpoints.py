@@ -18,7 +18,7 @@ import tiny_world
 
 from spy_env import read_games
 from trainers.embedded import command
-from trainers.embedded.config import read_config
+from trainers.embedded.config_file import read_config
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,10 @@ from trainers.embedded.display import Display
 
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 2}}}}
 ROOT = Path(__file__).parents[2]
-TRAIN = "import json, sys; from trainers.embedded.config import Config, from_dict; import tiny_runs; \
+TRAIN = (
+    "import json, sys; from trainers.embedded.config import Config; from trainers.embedded.config_file import from_dict; import tiny_runs; \
 tiny_runs.run(from_dict(Config, json.loads(sys.argv[1]), 'test'))"
+)
 
 
 @pytest.fixture(scope="module")

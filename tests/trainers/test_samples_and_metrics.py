@@ -105,6 +105,8 @@ def test_game_metrics_are_as_counted_by_hand():
             "game/no_readable_vote": 1 / 3,
             "game/commonest_vote": 4 / 7,
             "game/unmarked": 5 / 12,
+            "game/readable": 8 / 12,
+            "game/accuracy": 2 / 9,
             "game/accuracy/civilian": 2 / 9,
             "game/abstained/civilian": 1 / 9,
             "game/unreadable/civilian": 3 / 9,
@@ -122,7 +124,7 @@ def test_game_metrics_are_as_counted_by_hand():
 def test_referees_have_metrics_of_their_own_and_voters_that_are_not_there_have_none():
     metrics = game_metrics([voted("1 1 2 N/A", voters="referees", referees=4)], RewardRules())
     told = {name: value for name, value in metrics.items() if name.startswith(("game/accuracy", "game/abstained"))}
-    assert told == {"game/accuracy/referee": 0.5, "game/abstained/referee": 0.25}
+    assert told == {"game/accuracy": 0.5, "game/accuracy/referee": 0.5, "game/abstained/referee": 0.25}
 
 
 @pytest.mark.parametrize(

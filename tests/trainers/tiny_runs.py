@@ -10,7 +10,8 @@ from typing import Any
 import tiny_world
 from rich.console import Console
 
-from trainers.embedded.config import Config, from_dict
+from trainers.embedded.config import Config
+from trainers.embedded.config_file import from_dict
 from trainers.embedded.display import Display
 from trainers.embedded.loop import Result, train
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
 from spy_env.viewer import game_text
-from trainers.embedded.config import Config, read_config
+from trainers.embedded.config import Config
+from trainers.embedded.config_file import read_config
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train
@@ -94,7 +95,12 @@ def _plan(config: Config) -> str:
 def _close(console: Console, config: Config, result: Result) -> None:
     if result.example:
         console.print("\nOne game in full:\n", style="bold")
-        console.print(game_text(result.example, reveal=True, rules=config.reward_rules), markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            game_text(result.example, reveal=True, rules=config.reward_rules),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     if result.compared:
         chance = f"chance is 1/{config.game.players} = {1 / config.game.players:.3f} where every vote names a player"
         table = Table(

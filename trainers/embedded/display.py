@@ -13,13 +13,12 @@ from rich.table import Table
 
 SHOWN = 12  # iterations kept in sight
 COLUMNS = {  # heading: metric
-    "readable": "shown/readable",
-    "accuracy": "shown/accuracy",
+    "readable": "game/readable",
+    "accuracy": "game/accuracy",
     "same seat": "game/commonest_vote",
     "reward": "reward",
     "KL": "kl",
     "grad": "grad_norm",
-    "seconds": "shown/seconds",
 }
 
 
@@ -61,16 +60,16 @@ class Display:
         self._progress.update(self._task, description=what)
         self._refresh()
 
-    def step(self, step: int, stage: str, metrics: Mapping[str, float], seconds_left: float) -> None:
+    def step(self, step: int, stage: str, metrics: Mapping[str, float], seconds: float, seconds_left: float) -> None:
         """An iteration is done."""
-        row = [str(step), stage, *(f"{metrics[name]:.3g}" for name in COLUMNS.values())]
+        row = [str(step), stage, *(f"{metrics[name]:.3g}" for name in COLUMNS.values()), f"{seconds:.3g}"]
         self._rows.append(row)
         left = f"about {time.strftime('%M:%S', time.gmtime(max(0, seconds_left)))} left"
         self._progress.update(self._task, completed=step, left=left)
         if self._live:
             self._refresh()
         else:
-            figures = "  ".join(f"{name} {value}" for name, value in zip(COLUMNS, row[2:], strict=True))
+            figures = "  ".join(f"{name} {value}" for name, value in zip([*COLUMNS, "seconds"], row[2:], strict=True))
             self.say(f"iteration {step} ({stage})  {figures}  {left}")
 
     def _refresh(self) -> None:
@@ -78,7 +77,7 @@ class Display:
             self._live.update(self._view())
 
     def _view(self) -> Group:
-        table = Table("iteration", "trained stage", *COLUMNS, title='"Who is the spy?"')
+        table = Table("iteration", "trained stage", *COLUMNS, "seconds", title='"Who is the spy?"')
         for row in self._rows:
             table.add_row(*row)
         return Group(table, self._progress)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spy_env import UNREADABLE, Document, Game, read_games, write_games
+from spy_env import Document, Game, read_games, write_games
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
 from trainers.embedded.card import model_card
@@ -20,7 +20,7 @@ from trainers.embedded.evaluation import comparison, evaluation_games, play_eval
 from trainers.embedded.policy import Policy
 from trainers.estimates import Estimate
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
-from trainers.metrics import game_metrics, mean, sample_metrics
+from trainers.metrics import game_metrics, sample_metrics
 from trainers.rollout import Played, Table, deal_to_fit, play_games
 from trainers.samples import samples_of
 
@@ -37,6 +37,17 @@ class Result:
     compared: Mapping[str, tuple[Estimate, Estimate]]
     example: Game | None
     facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What stays the same from one iteration to the next; the policy's weights change in place."""
+
+    config: Config
+    policy: Policy
+    table: Table
+    folder: RunFolder
+    display: Display
 
 
 def train(config: Config, model_folder: str, display: Display) -> Result:
@@ -58,6 +69,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     )
     policy = Policy(config, model_folder)
     table = Table(policy.engine, config.sampling, config.data.max_len)
+    training = Training(config, policy, table, run, display)
     state = Progress(0, 0, Curriculum.start(config.schedule, config.reward_rules, config.game.rae, config.game.alpha))
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
@@ -69,7 +81,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     dealt = evaluation_games(config, corpus.held_out, table)
     before = _evaluated(run, "eval_before.jsonl", dealt, table, fresh=state.step == 0)
     clock.start_training()
-    state = _iterations(config, policy, table, corpus.training(state.documents), state, run, display, dealt, clock)
+    state = _iterations(training, corpus.training(state.documents), state, dealt, clock)
 
     display.doing("playing the same held-out games after training")
     after = _evaluated(run, "eval_after.jsonl", dealt, table, fresh=True)
@@ -81,66 +93,58 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
 
 
 def _iterations(
-    config: Config,
-    policy: Policy,
-    table: Table,
-    documents: Iterator[Document],
-    state: Progress,
-    run: RunFolder,
-    display: Display,
-    dealt: Sequence[Game],
-    clock: _Clock,
+    training: Training, documents: Iterator[Document], state: Progress, dealt: Sequence[Game], clock: _Clock
 ) -> Progress:
     """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
-    first = state.step
+    config, run, first = training.config, training.folder, state.step
     with _Board(config.logger.tensorboard_dir) as board:
         while state.step < config.train.iterations and not clock.late(state.step - first):
-            state, metrics, stage = iterate(config, policy, table, documents, state, run, display)
+            stage = _named(state.curriculum)
+            state, metrics, seconds = iterate(training, documents, state)
             board.write(state.step, metrics)
-            display.step(
-                state.step, stage, metrics, clock.left(state.step - first, config.train.iterations - state.step)
-            )
+            left = clock.left(state.step - first, config.train.iterations - state.step)
+            training.display.step(state.step, stage, metrics, seconds, left)
             if config.eval.steps and state.step % config.eval.steps == 0:
-                _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, table, fresh=True)
+                _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, training.table, fresh=True)
             if state.step % config.ckpt.save_steps == 0:
-                run.save(config, policy, state)
+                run.save(config, training.policy, state)
     if state.step > first and state.step % config.ckpt.save_steps:
-        run.save(config, policy, state)
+        run.save(config, training.policy, state)
     return state
 
 
 def iterate(
-    config: Config,
-    policy: Policy,
-    table: Table,
-    documents: Iterator[Document],
-    state: Progress,
-    run: RunFolder,
-    display: Display,
-) -> tuple[Progress, dict[str, float], str]:
-    """One iteration: play, score, update, move the curriculum, write. Nothing is written before the update is done."""
-    step, curriculum = state.step + 1, state.curriculum
+    training: Training, documents: Iterator[Document], state: Progress
+) -> tuple[Progress, dict[str, float], float]:
+    """One iteration: play, score, update, move the curriculum, write. Nothing is written before the update is done.
+
+    Returns the state after it, its metrics, and the seconds it took.
+    """
+    config, step, curriculum = training.config, state.step + 1, state.curriculum
     started = time.monotonic()
-    display.doing("playing")
+    training.display.doing("playing")
     batch = list(islice(documents, config.rollout.batch_size))
-    games = deal_games(config, batch, curriculum, step, table)
-    played = play_games(games, table)
+    played = play_games(deal_games(config, batch, curriculum, step, training.table), training.table)
+    games = [one.game for one in played]
     generated = time.monotonic()
 
-    display.doing("updating")
-    metrics = update(policy, curriculum, played, config)
-    moved = curriculum.after([one.game for one in played])
+    training.display.doing("updating")
+    metrics = update(training.policy, curriculum, played, config)
+    moved = curriculum.after(games)
     updated = time.monotonic()
 
-    stage = str(curriculum.trained or "joint")
+    stage = _named(curriculum)
     metrics |= _curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
-    run.append("metrics.jsonl", {"step": step, "stage": stage, **metrics})
+    training.folder.append("metrics.jsonl", {"step": step, "stage": stage, **metrics})
     tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
     timings = {"generate_s": generated - started, "update_s": updated - generated, "tokens_generated": tokens}
-    run.append("timings.jsonl", {"step": step, **timings})
-    write_games(run.games_of(step), [one.game for one in played])
-    shown = _shown([one.game for one in played]) | {"shown/seconds": updated - started}
-    return Progress(step, state.documents + len(batch), moved), metrics | shown, stage
+    training.folder.append("timings.jsonl", {"step": step, **timings})
+    write_games(training.folder.games_of(step), games)
+    return Progress(step, state.documents + len(batch), moved), metrics, updated - started
+
+
+def _named(curriculum: Curriculum) -> str:
+    return str(curriculum.trained or "joint")
 
 
 def deal_games(
@@ -175,14 +179,6 @@ def _curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
         "game/accuracy_average": curriculum.accuracy.value,
         "game/abstention_average": curriculum.abstention.value,
         "game/forced_switches": float(curriculum.forced),
-    }
-
-
-def _shown(games: Sequence[Game]) -> dict[str, float]:
-    votes = [(vote, game.spy, seat) for game in games for seat, vote in game.votes().items()]
-    return {
-        "shown/readable": mean([vote != UNREADABLE for vote, _, _ in votes]),
-        "shown/accuracy": mean([vote == spy for vote, spy, seat in votes if seat != spy]),
     }
 
 
