@@ -15,7 +15,7 @@ def commands() -> dict[str, EntryPoint]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``spyrl COMMAND ...``; a ``ValueError`` is the user's to mend and is shown without a traceback."""
+    """Run ``spyrl COMMAND ...``. What the user can mend (a wrong value, a file, a download) is shown without a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     known = commands()
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         return command(arguments[1:]) or 0
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"spyrl {arguments[0]}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -147,7 +147,8 @@ OPERATORS: Mapping[str, Operator] = {
     "sentences": Operator(_sentences, _stars, "some sentences are blanked out with asterisks"),
     "removal": Operator(_one_span, lambda hidden: "", "one passage has been cut out"),
     "marker": Operator(_one_span, lambda hidden: MARKER, f"one passage is replaced by {MARKER}"),
-    "none": Operator(_nothing, _stars, "nothing is changed"),  # the ablation without a handicap
+    # The ablation without a handicap: players are told the same as with "span", and nothing is hidden.
+    "none": Operator(_nothing, _stars, "one passage is blanked out with asterisks"),
 }
 
 

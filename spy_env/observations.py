@@ -76,7 +76,7 @@ def read_results(prompt: str) -> list[tuple[Seat, str]]:
 def _beginning(game: Game, words: int | None) -> dict[str, str]:
     rules = game.rules
     text = game.document.text if words is None else shorten(game.document.text, words)
-    share = "" if rules.operator == "none" else f" (about {round(100 * (rules.mask_fraction or 0))} % of the text)"
+    share = f" (about {round(100 * (rules.mask_fraction or 0))} % of the text)"
     header = _HEADER.format(
         players=rules.players,
         described=OPERATORS[rules.operator].described,

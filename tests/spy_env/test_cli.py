@@ -17,6 +17,7 @@ COMMANDS = {
     "good": "def main(argv): print('argv', argv)",
     "seven": "def main(argv): return 7",
     "wrong": "def main(argv): raise ValueError('no corpus; give one with --corpus')",
+    "fileless": "def main(argv): raise FileNotFoundError('no such file')",
     "stopped": "def main(argv): raise KeyboardInterrupt",
     "bug": "def main(argv): raise ZeroDivisionError('a bug')",
     "lacking": "import a_package_that_nobody_has\ndef main(argv): pass",
@@ -69,6 +70,10 @@ def test_an_unknown_command_is_an_error_that_lists_the_known(capsys):
 
 def test_a_value_error_is_shown_without_a_traceback(capsys):
     assert failed(capsys, "wrong") == (2, "spyrl wrong: no corpus; give one with --corpus\n")
+
+
+def test_a_failure_of_the_world_is_shown_without_a_traceback(capsys):
+    assert failed(capsys, "fileless") == (2, "spyrl fileless: no such file\n")
 
 
 def test_control_c_is_no_traceback_either(capsys):

@@ -178,6 +178,15 @@ def performed(game):
     return game.with_replies({seat: RawReply(says(seat, Stage.PERFORMING)) for seat in game.players})
 
 
+def test_without_a_handicap_players_are_told_the_same_as_with_one():
+    masked, whole = (performed(dealt("all", operator=operator)) for operator in ("span", "none"))
+    for stage in (Stage.PERFORMING, Stage.DETECTION):
+        with_mask, without = observe(masked, stage), observe(whole, stage)
+        for seat in masked.players:
+            shown = hide(masked.document.text, masked.hidden) if seat == masked.spy else masked.document.text
+            assert without[seat] == with_mask[seat].replace(shown, masked.document.text)
+
+
 @every_rule
 @every_operator
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
