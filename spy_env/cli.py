@@ -25,12 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spyrl: no command {arguments[0]!r}; choose one of {', '.join(known)}", file=sys.stderr)
         return 2
     try:
-        command = known[arguments[0]].load()
+        return known[arguments[0]].load()(arguments[1:]) or 0
     except ModuleNotFoundError as error:
         print(f"spyrl {arguments[0]} needs {error.name!r}: pip install 'spy-env[train]'", file=sys.stderr)
         return 2
-    try:
-        return command(arguments[1:]) or 0
     except (ValueError, OSError) as error:
         print(f"spyrl {arguments[0]}: {error}", file=sys.stderr)
         return 2

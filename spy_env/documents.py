@@ -124,8 +124,8 @@ def _json_lines(path: Path, input_key: str) -> Iterator[tuple[str, Document]]:
                 raise ValueError(f"{where}: not JSON ({error}); a corpus has one JSON object a line") from error
             if not isinstance(row, dict):
                 raise ValueError(f"{where}: {type(row).__name__} instead of a JSON object")
-            text = _text_of(row, input_key, where, flag="--data.input_key")
-            yield where, Document(str(row.get("id", f"{path.name}:{number}")), text)
+            text = _text_of(row, input_key, where, flag="input_key")
+            yield where, Document(str(f"{path.name}:{number}" if row.get("id") is None else row["id"]), text)
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Document]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 
 from spy_env.ballot import printable, render_ballot
@@ -89,35 +91,48 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--reveal", action="store_true", help="tell the spy, the hidden text, votes and rewards at once"
     )
-    parser.add_argument("--rewards", choices=sorted(PRESETS), default="spyrl", help="reward rules to score by")
+    parser.add_argument(
+        "--rewards", choices=sorted(PRESETS), help="reward rules to score by; default: the run's, else spyrl"
+    )
     args = parser.parse_args(argv)
     files = [file for path in args.games for file in _files_of(path)]
-    games = list(enumerate((game for file in files for game in read_games(file)), start=1))
-    chosen = [(n, game) for n, game in games if args.game in (None, str(n), game.seed)]
+    scored = [(game, PRESETS.get(args.rewards) or _rules_of(file)) for file in files for game in read_games(file)]
+    games = list(enumerate(scored, start=1))
+    chosen = [(n, game, rules) for n, (game, rules) in games if args.game in (None, str(n), game.seed)]
     if not chosen:
         what = (
             "no games in these files" if not games else f"no game {args.game!r} among the {len(games)} in these files"
         )
         raise ValueError(f"{what}; `spyrl replay --list FILES` lists them")
-    for number, game in chosen:
+    for number, game, rules in chosen:
         if args.list:
             print(printable(f"{number:>5}  {game.seed:<24} {game.task:<18} stage {game.stage:<11} {game.document.id}"))
             continue
-        print(game_text(game, args.reveal, PRESETS[args.rewards]), end="\n\n")
+        print(game_text(game, args.reveal, rules), end="\n\n")
         if not args.reveal and game.stage is Stage.OVER and sys.stdin.isatty():
             try:
                 input("Who is the spy? Press Enter to see. ")
             except EOFError:  # Ctrl-D: seen enough
                 return 0
-            print(_replies_text(game)[0], outcome_text(game, PRESETS[args.rewards]), sep="\n\n", end="\n\n")
+            print(_replies_text(game)[0], outcome_text(game, rules), sep="\n\n", end="\n\n")
     return 0
+
+
+def _rules_of(file: Path) -> RewardRules:
+    """The reward rules of the run whose folder holds a file of games; the default ones where there is no run."""
+    config = file.parent.parent / "config.json"
+    if not config.is_file():
+        return RewardRules()
+    game = json.loads(config.read_text(encoding="utf-8"))["config"]["game"]
+    given = {price.name: game[price.name] for price in fields(RewardRules) if game[price.name] is not None}
+    return replace(PRESETS[game["rewards"]], **given)
 
 
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     found = sorted([*path.glob("*.jsonl"), *path.glob("games/*.jsonl")]) if path.is_dir() else []
-    found = [file for file in found if file.name not in ("metrics.jsonl", "timings.jsonl")]
+    found = [file for file in found if file.name not in ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")]
     if not found:
         raise ValueError(f"no games at {path}; give a .jsonl file of games, or a run's folder such as outputs/NAME")
     return found

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spy_env import Game, Rules, Seat, Stage, player_seats, referee_seats, task_names, write_games
+from spy_env import Game, Rules, Seat, Stage, load_task, player_seats, referee_seats, task_names, write_games
 from spy_env.game import VOTERS
 from spy_env.masking import OPERATORS
 from spy_env.players import human_player, random_player, scripted_player
@@ -36,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     )
     seats = [*player_seats(rules.players), *(referee_seats(rules.referees) if rules.voters == "referees" else ())]
     who = _who(args, seats)
+    load_task(args.task)
     if args.dry_run:
         print("\n".join(f"{seat}: {player}" for seat, player in who.items()))
         return 0

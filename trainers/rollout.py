@@ -107,8 +107,8 @@ def _fewer_words(game: Game, excess: int, table: Table) -> int:
     fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, table))))
     if now <= PLAYABLE_UNITS:
         raise ValueError(
-            f"prompts are {excess} tokens too long although the document has only {now} words left; raise --data.max_len "
-            f"(now {table.max_len}) or lower --rollout.max_new_tokens"
+            f"prompts are {excess} tokens too long although the document has only {now} words left; raise max_len "
+            f"(now {table.max_len}) or lower max_new_tokens"
         )
     return max(PLAYABLE_UNITS, fewer)
 
@@ -188,8 +188,8 @@ def _fit_votes(game: Game, table: Table) -> Game:
         tokens_a_word = _document_tokens(game, table) / units
         if kept <= PLAYABLE_UNITS:
             raise ValueError(
-                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise --data.max_len (now {table.max_len}) "
-                "or lower --rollout.max_new_tokens"
+                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise max_len (now {table.max_len}) "
+                "or lower max_new_tokens"
             )
         game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
     return game

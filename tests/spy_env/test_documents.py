@@ -76,7 +76,7 @@ def test_a_corpus_without_any_playable_document_is_an_error(tmp_path, lines):
     ("wrong", "message"),
     [
         (b'{"text": "caf\xe9 one two three four"}', "not UTF-8"),
-        ({"story": FIVE, "title": "t"}, r"no field 'text'; the row has \['story', 'title'\].*--data\.input_key"),
+        ({"story": FIVE, "title": "t"}, r"no field 'text'; the row has \['story', 'title'\].*input_key"),
         ({"id": "x", "text": FIVE}, "the id 'x' occurs twice"),
         (b'{"text": "one two', "not JSON"),
         (b'{"text": "a b c d e"} {"text": "a b c d e"}', "not JSON"),

@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from doors import ECHOES, SEATS, VOTERS, dealt, play_batch
@@ -200,3 +200,15 @@ def test_performances_of_all_players_are_shown_side_by_side():
         said = "\n| ".join(game.performances()[seat].text.splitlines())
         assert f"Player {number}:\n| {said}" in text
     assert not any(seat in text for seat in SEATS)
+
+
+def test_a_runs_games_are_scored_by_its_own_rules_unless_others_are_chosen(tmp_path, capsys):
+    game = dealt("all").with_replies({seat: RawReply("said") for seat in player_seats(4)})
+    game = game.with_replies({seat: RawReply(r"\boxed{N/A}") for seat in game.voters})
+    write_games(tmp_path / "games" / "step_000001.jsonl", [game])
+    prices = {field.name: None for field in fields(RewardRules)}
+    config = {"config": {"game": {"rewards": "spyrl", **prices, "abstain": -0.25}}}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for choice, paid in (([], "-0.250"), (["--rewards", "vision_zero"], "-0.500"), (["--rewards", "spyrl"], "+0.000")):
+        viewer.main([str(tmp_path), "--reveal", *choice])
+        assert f"abstain            0      +0.000     {paid}" in capsys.readouterr().out

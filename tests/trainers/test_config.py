@@ -9,7 +9,7 @@ import pytest
 from spy_env import PRESETS, RewardRules, Rules, Stage
 from trainers.curriculum import Schedule
 from trainers.embedded import config as config_module
-from trainers.embedded.command import parse
+from trainers.embedded.command import main, parse
 from trainers.embedded.config import Actor, Adam, Config, GameConfig, Rollout, StageSampling
 from trainers.embedded.config_file import read_config
 from trainers.embedded.loss import LossRules
@@ -218,3 +218,15 @@ def test_flags_have_openrlhfs_names():
     assert parse(["--ckpt.load_enable", "--game.no_rae"]) == replace(
         Config(), ckpt=config_module.Ckpt(load_enable=True), game=GameConfig(rae=False)
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--game.task", "nonsense"], "no task named 'nonsense'"),
+        (["--data.documents", "nowhere.jsonl"], "no corpus at 'nowhere.jsonl'"),
+    ],
+)
+def test_a_dry_run_looks_at_task_and_corpus(flags, says):
+    with pytest.raises(ValueError, match=says):
+        main([*flags, "--dry-run"])

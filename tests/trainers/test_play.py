@@ -10,6 +10,7 @@ import pytest
 
 from spy_env import Stage, observe, read_games
 from spy_env.seats import number_of
+from spy_env.tasks import load_task, shipped_documents
 from trainers import play
 
 TINY_TASK = str(Path(__file__).with_name("tiny_task.py"))
@@ -124,11 +125,12 @@ def test_games_that_are_over_are_saved_when_a_human_leaves(games, monkeypatch, t
 
 def test_a_prefill_is_recorded_for_the_model_and_not_for_who_writes_by_script(games, model):
     _, (game,) = games(
-        *("--task", TINY_TASK, "--players", "4", "--max_new_tokens", "3", "--detection_prefill", r"\boxed{"),
-        *("--seat", f"player_1=model:{model}"),
+        *("--task", TINY_TASK, "--players", "4", "--max_new_tokens", "3", "--seat", f"player_1=model:{model}"),
+        *("--performing_prefill", "Word:", "--detection_prefill", r"\boxed{"),
     )
-    prefixes = {seat: reply.prefix for seat, reply in game.replies[Stage.DETECTION].items()}
-    assert prefixes == {"player_1": r"\boxed{", "player_2": "", "player_3": "", "player_4": ""}
+    for stage, prefill in ((Stage.PERFORMING, "Word:"), (Stage.DETECTION, r"\boxed{")):
+        prefixes = {seat: reply.prefix for seat, reply in game.replies[stage].items()}
+        assert prefixes == {"player_1": prefill, "player_2": "", "player_3": "", "player_4": ""}
 
 
 def test_documents_are_shortened_to_what_the_model_can_read(games, model, tmp_path):
@@ -147,8 +149,9 @@ def test_documents_come_from_a_folder_of_text_files_in_name_order(games, tmp_pat
     folder.mkdir()
     for name, text in zip(("b.txt", "a.md", "c.pdf"), TEXTS, strict=True):
         (folder / name).write_text(text, encoding="utf-8")
-    _, saved = games("--games", "2", source=folder)
-    assert [(game.document.id, game.document.text) for game in saved] == [("a.md", TEXTS[1]), ("b.txt", TEXTS[0])]
+    _, saved = games("--games", "3", source=folder)
+    in_order = [("a.md", TEXTS[1]), ("b.txt", TEXTS[0]), ("a.md", TEXTS[1])]
+    assert [(game.document.id, game.document.text) for game in saved] == in_order
 
 
 def test_documents_come_from_the_field_that_is_named(games, tmp_path):
@@ -160,7 +163,7 @@ def test_documents_come_from_the_field_that_is_named(games, tmp_path):
 def test_without_documents_the_task_s_own_are_played(tmp_path):
     assert play.main(["--task", "math_reasoning", "--output", str(tmp_path / "games.jsonl")]) == 0
     (game,) = read_games(tmp_path / "games.jsonl")
-    assert game.task == "math_reasoning"
+    assert game.document == next(shipped_documents(load_task("math_reasoning")))
 
 
 @pytest.mark.parametrize("task", [TINY_TASK, "tiny_task:TASK"])
@@ -204,7 +207,7 @@ def test_no_file_is_ever_overwritten(games, tmp_path, capsys):
     assert (tmp_path / "games.jsonl").read_bytes() == first
     names = ("games.jsonl", "games-2.jsonl", "games-3.jsonl")
     assert [next(read_games(tmp_path / name)).seed for name in names] == ["1/0", "2/0", "3/0"]
-    assert str(tmp_path / "games-3.jsonl") in capsys.readouterr().out
+    assert f"games: {tmp_path / 'games-3.jsonl'}" in capsys.readouterr().out
 
 
 def test_a_dry_run_says_who_would_play_and_does_nothing(games, capsys):

@@ -22,7 +22,9 @@ import tiny_runs
 import tiny_world
 
 from trainers.embedded import checkpoints
+from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.display import Display
+from trainers.embedded.policy import Policy
 
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 2}}}}
 ROOT = Path(__file__).parents[2]
@@ -180,3 +182,34 @@ def test_a_process_that_is_killed_twice_ends_with_the_bytes_of_one_that_never_wa
         assert process.wait(timeout=60) == -signal.SIGKILL
     assert in_a_process(settings("stopped", save_steps=3, load_enable=True)).wait(timeout=300) == 0
     assert_same(stopped, place / "whole")
+
+
+def test_a_changed_learning_rate_is_used_when_going_on(place, stopped):
+    start(place, train={"iterations": 1})
+    config = tiny_runs.config_of(
+        place, place / "model", "stopped", actor={"adam": {"lr": 5e-4}}, ckpt={"load_enable": True}
+    )
+    policy = Policy(config, str(place / "model"))
+    RunFolder(config).resume(config, policy)
+    assert [group["lr"] for group in policy.optimizer.param_groups] == [5e-4]
+
+
+def test_games_from_before_training_are_never_played_by_the_trained_model(place, stopped):
+    start(place, train={"iterations": 1})
+    file = stopped / "games" / "eval_before.jsonl"
+    file.write_text(file.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"eval_before.jsonl holds 1 of the 2 games .* begin a new run"):
+        go_on(place)
+
+
+def test_evaluations_on_the_way_are_kept_and_those_after_the_checkpoint_are_cut(place, stopped):
+    start(place, train={"iterations": 3}, eval={"steps": 1})
+    rows = [json.loads(line) for line in (stopped / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert all(0 <= row["readable votes"] <= 1 for row in rows)
+    shutil.rmtree(stopped / "checkpoints" / "step_3")
+    config = tiny_runs.config_of(place, place / "model", "stopped", ckpt={"load_enable": True})
+    RunFolder(config).resume(config, Policy(config, str(place / "model")))
+    assert len((stopped / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert not (stopped / "games" / "eval_000003.jsonl").exists()
+    assert (stopped / "games" / "eval_before.jsonl").exists()

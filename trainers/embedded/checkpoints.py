@@ -56,7 +56,7 @@ class RunFolder:
         (self.path / "config.json").write_text(text + "\n", encoding="utf-8")
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a line to ``metrics.jsonl`` or ``timings.jsonl``."""
+        """Add a line to ``metrics.jsonl``, ``timings.jsonl`` or ``evaluations.jsonl``."""
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -114,14 +114,14 @@ class RunFolder:
         return Progress(row["step"], row["documents"], Curriculum.from_json(json.dumps(row["curriculum"])))
 
     def _cut(self, step: int) -> None:
-        for name in ("metrics.jsonl", "timings.jsonl"):
+        for name in ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl"):
             file = self.path / name
             if file.exists():
                 kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
                 with file.open("r+b") as lines:
                     lines.truncate(sum(map(len, kept)))  # in one go: a run killed here loses nothing
-        for file in self.games.glob("step_*.jsonl"):
-            if int(file.stem.removeprefix("step_")) > step:
+        for file in [*self.games.glob("step_*.jsonl"), *self.games.glob("eval_[0-9]*.jsonl")]:
+            if int(file.stem.rpartition("_")[2]) > step:
                 file.unlink()
 
 
@@ -141,6 +141,8 @@ def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> No
         ("ds", "lora"),
         ("train", "seed"),
     ]
+    fixed += [("rollout", name) for name in ("temperature", "max_new_tokens", "performing", "detection")]
+    fixed += [("rollout", "chat_template_kwargs"), ("data", "max_len"), ("data", "max_samples")]
     fixed += [("actor", "model_name_or_path"), ("data", "documents"), ("data", "input_key"), ("eval", "games")]
     for path in fixed:
         old, new = then, now

@@ -7,13 +7,16 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
+from spy_env import load_task, read_documents
 from spy_env.viewer import game_text
+from trainers.corpus import ABSTRACTS
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
 from trainers.embedded.display import Display
@@ -42,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
             result = train(config, _model_folder(config, display), display)
     except (GamesFailedError, NotFiniteError) as error:
         print(
-            f"spyrl train stopped: {error}\nThe last checkpoint is whole; go on with --ckpt.load_enable.",
+            f"spyrl train stopped: {error}\nThe last checkpoint, if there is one, is whole; go on with --ckpt.load_enable.",
             file=sys.stderr,
         )
         return 1
@@ -79,12 +82,32 @@ def parse(arguments: Sequence[str]) -> Config:
 
 
 def _model_folder(config: Config, display: Display) -> str:
-    if config.actor.model_name_or_path != SMALL_MODEL:
-        return config.actor.model_name_or_path
+    """The model as a folder; a hub's is fetched whole and once, so that the run reads one revision throughout."""
+    name = config.actor.model_name_or_path
+    if name != SMALL_MODEL:
+        return name if Path(name).is_dir() else _fetched(name)
     return str(small_model(display.say))
 
 
+def _fetched(hub_id: str) -> str:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return snapshot_download(hub_id, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"])
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no model at {hub_id!r} ({error}); give a transformers folder or a hub id") from error
+
+
 def _plan(config: Config) -> str:
+    """What would be done. The task and a local corpus are looked at.
+
+    Raises:
+        ValueError: one of them isn't there or can't be read.
+    """
+    load_task(config.game.task)
+    source = config.data.documents
+    if source and source != ABSTRACTS and (Path(source).exists() or source.count(":") != 3):
+        next(read_documents(source, config.data.input_key))
     games, players = config.games_per_iteration, config.game.players
     return (
         f"{config.train.iterations} iterations of {games} games with {players} players ({config.game.task}, voters "
@@ -111,7 +134,7 @@ def _close(console: Console, config: Config, result: Result) -> None:
         console.print(table)
     trained = ", ".join(f"{count} of {stage}" for stage, count in result.stages.items()) or "none"
     console.print(f"iterations: {trained}", highlight=False)
-    console.print(f"base weights SHA-256: {result.facts['weights_sha256'] or 'not known (hub id)'}", highlight=False)
+    console.print(f"base weights SHA-256: {result.facts['weights_sha256']}", highlight=False)
     for what, path in {
         "run": result.folder,
         "all games": result.folder / "games",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping
+from datetime import timedelta
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -64,7 +64,7 @@ class Display:
         """An iteration is done."""
         row = [str(step), stage, *(f"{metrics[name]:.3g}" for name in COLUMNS.values()), f"{seconds:.3g}"]
         self._rows.append(row)
-        left = f"about {time.strftime('%M:%S', time.gmtime(max(0, seconds_left)))} left"
+        left = f"about {timedelta(seconds=int(max(0, seconds_left)))} left"
         self._progress.update(self._task, completed=step, left=left)
         if self._live:
             self._refresh()

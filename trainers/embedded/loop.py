@@ -18,7 +18,7 @@ from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.config import Config
 from trainers.embedded.evaluation import comparison, evaluation_games, play_evaluation
 from trainers.embedded.policy import Policy
-from trainers.estimates import Estimate
+from trainers.estimates import Estimate, measure
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.metrics import game_metrics, sample_metrics
 from trainers.rollout import Played, Table, deal_to_fit, play_games
@@ -97,7 +97,7 @@ def _iterations(
 ) -> Progress:
     """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
     config, run, first = training.config, training.folder, state.step
-    with _Board(config.logger.tensorboard_dir) as board:
+    with _Board(config.logger.tensorboard_dir, first) as board:
         while state.step < config.train.iterations and not clock.late(state.step - first):
             stage = _named(state.curriculum)
             state, metrics, seconds = iterate(training, documents, state)
@@ -105,7 +105,10 @@ def _iterations(
             left = clock.left(state.step - first, config.train.iterations - state.step)
             training.display.step(state.step, stage, metrics, seconds, left)
             if config.eval.steps and state.step % config.eval.steps == 0:
-                _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, training.table, fresh=True)
+                games = _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, training.table, fresh=True)
+                measured = {name: estimate.value for name, estimate in measure(games, config.reward_rules).items()}
+                run.append("evaluations.jsonl", {"step": state.step, **measured})
+                board.write(state.step, {f"eval/{name}": value for name, value in measured.items()})
             if state.step % config.ckpt.save_steps == 0:
                 run.save(config, training.policy, state)
     if state.step > first and state.step % config.ckpt.save_steps:
@@ -183,9 +186,18 @@ def _curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
 
 
 def _evaluated(run: RunFolder, name: str, dealt: Sequence[Game], table: Table, fresh: bool) -> list[Game]:
-    """Play the held-out games, or read them where a resumed run has played them already."""
+    """Play the held-out games; or read them, for a resumed run that played them before it trained.
+
+    Raises:
+        ValueError: they are to be read and aren't all there; the model of then is gone.
+    """
     file = run.games / name
-    if file.exists() and not fresh and len(saved := list(read_games(file))) == len(dealt):
+    if not fresh and dealt:
+        saved = list(read_games(file)) if file.exists() else []
+        if len(saved) != len(dealt):
+            raise ValueError(
+                f"{file} holds {len(saved)} of the {len(dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
+            )
         return saved
     file.unlink(missing_ok=True)
     games = play_evaluation(dealt, table) if dealt else []
@@ -249,12 +261,13 @@ def _version(name: str) -> str:
 class _Board:
     """TensorBoard, where it is asked for."""
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | None, first: int) -> None:
+        """Write to ``folder``; what an interrupted run wrote after iteration ``first`` is purged."""
         self._writer: Any = None
         if folder:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(folder)
+            self._writer = SummaryWriter(folder, purge_step=first + 1)
 
     def __enter__(self) -> _Board:
         return self

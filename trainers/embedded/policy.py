@@ -245,7 +245,10 @@ class Policy:
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(state["optimizer"])  # brings its own settings: the config's are put back
+        adam = self.config.actor.adam
+        for group in self.optimizer.param_groups:
+            group.update(lr=adam.lr, betas=adam.betas, eps=adam.eps, weight_decay=adam.weight_decay)
 
     def export(self, folder: Path) -> None:
         """Write a plain transformers folder: adapters merged, tokenizer and chat template unchanged."""
@@ -277,15 +280,16 @@ class _PolicyEngine(LocalEngine):
 
 
 def micro_batches(pairs: Sequence[tuple[Sample, float]], size: int) -> list[list[tuple[Sample, float]]]:
-    """Batches of about ``size`` samples; samples that share a prompt stay together, and lengths are similar."""
+    """Batches of at most ``size`` samples of similar length; samples that share a prompt stay together where they fit."""
     by_prompt: dict[tuple[int, ...], list[tuple[Sample, float]]] = {}
     for pair in pairs:
         by_prompt.setdefault(pair[0].prompt_ids, []).append(pair)
     batches: list[list[tuple[Sample, float]]] = []
     for _, group in sorted(by_prompt.items(), key=lambda item: len(item[0])):
-        if not batches or len(batches[-1]) + len(group) > size:
-            batches.append([])
-        batches[-1].extend(group)
+        for part in (group[start : start + size] for start in range(0, len(group), size)):
+            if not batches or len(batches[-1]) + len(part) > size:
+                batches.append([])
+            batches[-1].extend(part)
     return batches
 
 
