@@ -254,3 +254,9 @@ def test_the_shared_corpora_can_be_read():
         lines = path.read_text(encoding="utf-8").count("\n")
         skipped = Skipped()
         assert sum(1 for _ in read_documents(path, skipped=skipped)) == lines - skipped.count > 50
+
+
+def test_an_id_that_is_null_is_no_id(tmp_path):
+    file = tmp_path / "corpus.jsonl"
+    file.write_text('{"id": null, "text": "one two three four five"}\n' * 2, encoding="utf-8")
+    assert [document.id for document in read_documents(file)] == ["corpus.jsonl:1", "corpus.jsonl:2"]

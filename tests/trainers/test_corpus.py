@@ -133,7 +133,7 @@ def test_a_corpus_that_is_not_there_is_refused():
 def test_the_field_that_holds_the_text_can_be_named(tmp_path):
     source = written(tmp_path, ["one two three four five"], key="body")
     assert ids(corpus(source, input_key="body")[0].training(), 1) == ["0"]
-    with pytest.raises(ValueError, match=r"no field 'text'; the row has \['body', 'id'\]. Choose one with --data"):
+    with pytest.raises(ValueError, match=r"no field 'text'; the row has \['body', 'id'\]. Choose one with input_key"):
         corpus(source)
 
 

@@ -132,9 +132,7 @@ def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_
 
 def test_a_ballot_that_alone_is_too_long_is_an_error_that_names_the_game():
     table = Table(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=900)
-    with pytest.raises(
-        ValueError, match=r"game run/1/0: the ballot alone is \d+ tokens too long; raise max_len"
-    ):
+    with pytest.raises(ValueError, match=r"game run/1/0: the ballot alone is \d+ tokens too long; raise max_len"):
         play_games([deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")], table)
 
 
