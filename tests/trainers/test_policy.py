@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -170,6 +171,7 @@ def test_micro_batches_lose_no_sample_and_part_only_those_that_share_a_prompt_an
         assert sorted(pair[0].game for batch in batches for pair in batch) == sorted(pair[0].game for pair in pairs)
         assert all(pair in pairs for batch in batches for pair in batch)
         assert all(0 < len(batch) <= size for batch in batches)
+        assert all(len(one) + len(next_one) > size for one, next_one in pairwise(batches))  # none is started too early
         held = [{sample.prompt_ids for sample, _ in batch} for batch in batches]
         for prompt, count in Counter(sample.prompt_ids for sample, _ in pairs).items():
             assert sum(prompt in prompts for prompts in held) == -(-count // size)
