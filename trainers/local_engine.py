@@ -6,8 +6,9 @@ for all seats that share them, and the log-probability of each sampled token is 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
@@ -17,6 +18,8 @@ import torch
 from torch import Tensor
 
 from trainers.engines import Failed, Reply, Request
+from trainers.prefill import prefill
+from trainers.tree_attention import method_for
 
 # Dimensions: B rows of a batch, U distinct prompts among them, T tokens, V vocabulary.
 
@@ -77,6 +80,11 @@ class _Row:
         self.ended = token in ends or bool(stop and stop in encoder.decode([token]))
 
     @property
+    def room(self) -> int:
+        """The tokens of the prompt and the longest reply."""
+        return len(self.prompt_ids) + self.request.sampling.max_new_tokens
+
+    @property
     def done(self) -> bool:
         return self.ended or len(self.ids) >= self.request.sampling.max_new_tokens
 
@@ -84,10 +92,12 @@ class _Row:
 class LocalEngine:
     """A causal language model of transformers and its tokenizer."""
 
-    def __init__(self, model: Any, encoder: Encoder, rows: int = 32) -> None:
-        """``rows`` replies are generated at a time."""
-        self.model, self.encoder, self.rows = model, encoder, rows
+    def __init__(self, model: Any, encoder: Encoder, rows: int = 32, max_tokens: int = 32768) -> None:
+        """At most ``rows`` replies are generated at a time, and ``max_tokens`` of prompts and replies, or one reply."""
+        self.model, self.encoder, self.rows, self.max_tokens = model, encoder, rows, max_tokens
         self._cache = cache_name(model)
+        with _evaluating(model):
+            self._sharing, _ = method_for(model, "auto")
         self._ends = end_tokens(model, encoder.tokenizer)
         self.pad = encoder.tokenizer.pad_token_id if encoder.tokenizer.pad_token_id is not None else min(self._ends)
 
@@ -101,14 +111,21 @@ class LocalEngine:
             _Row(request, self.encoder.encode(request.prompt, request.sampling.prefill), Random(request.seed))
             for request in requests
         ]
-        by_length = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids))
-        training = self.model.training
-        self.model.eval()
-        with torch.inference_mode():
-            for start in range(0, len(rows), self.rows):
-                self._generate_batch(by_length[start : start + self.rows])
-        self.model.train(training)
+        with _evaluating(self.model), torch.inference_mode():
+            for batch in self._batches(rows):
+                self._generate_batch(batch)
         return [self._reply(row) for row in rows]
+
+    def _batches(self, rows: Sequence[_Row]) -> list[list[_Row]]:
+        """Rows of similar length, as many as fit; of the same length where padding might not be harmless."""
+        batches: list[list[_Row]] = []
+        for row in sorted(rows, key=lambda row: (row.room, row.prompt_ids)):
+            last = batches[-1] if batches else []
+            full = len(last) == self.rows or (len(last) + 1) * row.room > self.max_tokens
+            if not last or full or not (self._sharing or len(row.prompt_ids) == len(last[0].prompt_ids)):
+                batches.append([])
+            batches[-1].append(row)
+        return batches
 
     def _reply(self, row: _Row) -> Reply:
         return Reply(
@@ -122,6 +139,7 @@ class LocalEngine:
 
     def _generate_batch(self, rows: list[_Row]) -> None:
         logits_BV, cache, mask_BT = self._prefill(rows)
+        padded = not mask_BT.all()
         while True:
             self._sample(rows, logits_BV)
             going = [i for i, row in enumerate(rows) if not row.done]
@@ -129,14 +147,14 @@ class LocalEngine:
                 return
             if len(going) < len(rows):  # finished rows cost as much as growing ones
                 chosen = torch.tensor(going, device=mask_BT.device)
-                cache.batch_select_indices(chosen)
+                cache.reorder_cache(chosen)
                 mask_BT, rows = mask_BT[chosen], [rows[i] for i in going]
             last_B1 = torch.tensor([[row.ids[-1]] for row in rows], device=mask_BT.device)
             mask_BT = torch.cat([mask_BT, torch.ones_like(mask_BT[:, :1])], dim=1)
             positions_B1 = mask_BT.sum(dim=1, keepdim=True) - 1
             out = self.model(
                 input_ids=last_B1,
-                attention_mask=mask_BT,
+                attention_mask=mask_BT if padded else None,  # layers with a state misread one in single steps
                 position_ids=positions_B1,
                 use_cache=True,
                 **{self._cache: cache},
@@ -144,16 +162,20 @@ class LocalEngine:
             logits_BV = out.logits[:, -1]
 
     def _prefill(self, rows: list[_Row]) -> tuple[Tensor, Any, Tensor]:
-        """Compute each distinct prompt once, then hand its cache to every row that shares it."""
-        distinct = list(dict.fromkeys(row.prompt_ids for row in rows))
+        """Compute what prompts share once; where the model can't branch, whole prompts that are the same."""
+        prompts = [row.prompt_ids for row in rows]
+        if self._sharing:
+            logits_BV, cache = prefill(self.model, self._cache, prompts, self._sharing)
+            return logits_BV, cache, left_padded(prompts, self.pad, self.model.device)[1]
+        distinct = list(dict.fromkeys(prompts))
         ids_UT, mask_UT = left_padded(distinct, self.pad, self.model.device)
         out = self.model(
             input_ids=ids_UT, attention_mask=mask_UT, position_ids=positions(mask_UT), use_cache=True, logits_to_keep=1
         )
         place = {ids: i for i, ids in enumerate(distinct)}
-        source_B = torch.tensor([place[row.prompt_ids] for row in rows], device=ids_UT.device)
+        source_B = torch.tensor([place[prompt] for prompt in prompts], device=ids_UT.device)
         cache = out[self._cache]
-        cache.batch_select_indices(source_B)
+        cache.reorder_cache(source_B)
         return out.logits[:, -1][source_B], cache, mask_UT[source_B]
 
     def _sample(self, rows: list[_Row], logits_BV: Tensor) -> None:
@@ -167,6 +189,18 @@ class LocalEngine:
         logprob_B1 = logprobs_BV.gather(1, token_B1)
         for row, token, logprob in zip(rows, token_B1[:, 0].tolist(), logprob_B1[:, 0].tolist(), strict=True):
             row.take(token, logprob, self._ends, self.encoder)
+
+
+@contextlib.contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Without dropout, and each module afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def load_engine(folder: str, rows: int = 32) -> LocalEngine:

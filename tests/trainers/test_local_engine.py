@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -17,6 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, pro
 
 from trainers.engines import Request, Sampling
 from trainers.local_engine import Encoder, LocalEngine, end_tokens
+from trainers.prefix_tree import grow
 
 PROMPTS = ["plum", "fig pear kiwi", "lime date plum fig pear", "kiwi kiwi", "date"]
 PREFILL = r"\boxed{"
@@ -63,25 +65,65 @@ def test_a_request_gets_the_same_reply_whatever_else_is_in_the_batch(architectur
     assert said(engine(architecture).generate(asked[4:7])) == expected[4:7]
 
 
-def test_prompts_that_are_the_same_are_computed_once():
-    playing, computed = engine(), []
+def shapes_computed(playing: LocalEngine) -> list[tuple[int, int]]:
+    """Filled with rows and tokens of every forward pass to come."""
+    computed: list[tuple[int, int]] = []
     playing.model.register_forward_pre_hook(
         lambda _, args, kwargs: computed.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
-    playing.generate([Request(PROMPTS[i % 2], str(i), Sampling(1)) for i in range(12)])
-    longest = max(playing.count_tokens(prompt, "") for prompt in PROMPTS[:2])
-    assert computed == [(2, longest)]
+    return computed
+
+
+def test_what_prompts_share_is_computed_once():
+    playing = engine()
+    prompts = ["plum fig pear", "plum fig kiwi lime", "plum fig pear"]
+    encoded = [playing.encoder.encode(prompt) for prompt in prompts]
+    computed = shapes_computed(playing)
+    playing.generate([Request(prompts[i % 3], str(i), Sampling(1)) for i in range(12)])
+    assert computed == [(1, len(grow(encoded).ids))]
+    assert len(grow(encoded).ids) == 1 + 2 + (1 + 1) + (2 + 1)  # <user> plum fig, then pear or kiwi lime, <assistant>
+
+
+def test_prompts_are_read_in_parts_where_they_are_long_and_differ(monkeypatch):
+    asked = requests(12, Sampling(8))
+    expected = said(engine().generate(asked))
+    monkeypatch.setattr("trainers.prefill.BUSY", 8)
+    playing = engine()
+    computed = shapes_computed(playing)
+    assert said(playing.generate(asked)) == expected
+    parts = [tokens for rows, tokens in computed if rows == 1]
+    assert len(parts) > 2
+    assert max(parts) <= max(8, max(len(playing.encoder.encode(prompt)) for prompt in PROMPTS))
+
+
+@pytest.mark.parametrize(("max_tokens", "sizes"), [(10**6, [7]), (40, [3, 2, 2]), (1, [1] * 7)])
+def test_batches_hold_as_many_replies_as_there_are_tokens_for(max_tokens, sizes):
+    """Prompts of 3 to 6 tokens and 10 new ones: three of 13 in 40 tokens, two of 16."""
+    playing = LocalEngine(tiny_models.model("llama"), Encoder(tiny_world.tokenizer()), max_tokens=max_tokens)
+    asked = [Request(" ".join(["fig"] * count), str(count), Sampling(10)) for count in (1, 1, 1, 2, 3, 4, 4)]
+    computed = shapes_computed(playing)
+    playing.generate(asked[::-1])
+    begun = [later for (rows, tokens), (later, one) in pairwise([(0, 2), *computed]) if tokens > 1 and one == 1]
+    assert begun == sizes
+
+
+@pytest.mark.parametrize("architecture", tiny_models.UNSERVED)
+def test_architectures_that_trees_do_not_suit_play_the_same(architecture):
+    playing = engine(architecture, rows=5)
+    assert playing._sharing is None
+    for reply in playing.generate(requests(12, Sampling(12))):
+        expected = logprobs_by_one_pass(playing.model, reply.prompt_ids, reply.ids, 1.0)
+        torch.testing.assert_close(torch.tensor(reply.logprobs).double(), expected, atol=1e-4, rtol=0)
 
 
 def test_rows_that_are_done_are_computed_no_further():
-    playing, computed = engine(), []
-    playing.model.register_forward_pre_hook(
-        lambda _, args, kwargs: computed.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
+    playing = engine()
+    computed = shapes_computed(playing)
     replies = playing.generate([Request(PROMPTS[i % 5], str(i), Sampling(1 + i)) for i in range(10)])
     longest = max(len(reply.ids) for reply in replies)
-    assert computed == [5, *(sum(len(reply.ids) > step for reply in replies) for step in range(1, longest))]
-    assert len(set(computed)) > 4
+    growing = [sum(len(reply.ids) > step for reply in replies) for step in range(1, longest)]
+    assert [rows for rows, _ in computed] == [1, *growing]
+    assert len(set(growing)) > 4
 
 
 def test_a_reply_holds_its_end_token_and_its_text_does_not():

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import pairwise
-from random import Random
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="the model runs on it")
@@ -17,7 +13,9 @@ import policies
 import tiny_models
 from policies import policy_of
 
-from trainers.embedded.policy import Policy, micro_batches
+from trainers.embedded.logprobs import fed, tree_of
+from trainers.embedded.policy import Policy
+from trainers.tree_attention import attending
 
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 3}}}}
 
@@ -35,14 +33,6 @@ def shaken(policy: Policy) -> Policy:
         for parameter in policy.trained:
             parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
     return policy
-
-
-def padded(policy: Policy, samples):
-    """Prompts, reply ids and mask as the policy's own functions want them."""
-    longest = max(len(sample.ids) for sample in samples)
-    ids_BT = torch.tensor([[*s.ids, *[policy.engine.pad] * (longest - len(s.ids))] for s in samples])
-    mask_BT = torch.tensor([[1] * len(s.ids) + [0] * (longest - len(s.ids)) for s in samples])
-    return [sample.prompt_ids for sample in samples], ids_BT, mask_BT
 
 
 def one_by_one(model, samples, temperature: float = 1.0):
@@ -70,44 +60,82 @@ def off(found: torch.Tensor, expected: torch.Tensor) -> float:
     return ((found - expected).norm() / expected.norm()).item()
 
 
+def own_rows(rows_BT, samples):
+    """Each sample's row without its padding."""
+    return [row[: len(sample.ids)] for row, sample in zip(rows_BT, samples, strict=True)]
+
+
+@pytest.mark.parametrize("sharing", ["cascade", "mask", "off"])
+@pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("adaptation", ADAPTATIONS)
 @pytest.mark.parametrize("architecture", tiny_models.ARCHITECTURES)
-def test_shared_prompts_and_whole_sequences_equal_the_plain_way(folders, architecture, adaptation):
-    policy = shaken(policy_of(folders[architecture], **ADAPTATIONS[adaptation]))
+def test_log_probabilities_and_gradients_equal_the_plain_way(folders, architecture, adaptation, checkpointing, sharing):
+    actor = {"shared_prompts": sharing, "gradient_checkpointing_enable": checkpointing}
+    policy = shaken(policy_of(folders[architecture], actor=actor, **ADAPTATIONS[adaptation]))
     samples = policies.samples()
     assert len({len(sample.prompt_ids) for sample in samples}) > 2
     assert len({sample.prompt_ids for sample in samples}) < len(samples)
+    assert max(len(fed(sample)) for sample in samples) > 2 * tiny_models.WINDOW
     plain = one_by_one(policy.model, samples)
     expected = gradient(policy, plain)
-    for logits_of in (policy._logits_by_prompt, policy._logits_at_once):
-        prompts, ids_BT, mask_BT = padded(policy, samples)
-        logits_BTV = logits_of(policy.model, prompts, ids_BT, mask_BT)
-        logprobs_BT = torch.log_softmax(logits_BTV, dim=-1).gather(2, ids_BT[:, :, None])[:, :, 0]
-        found = [own[: len(sample.ids)] for own, sample in zip(logprobs_BT, samples, strict=True)]
+    policy._prepare()
+    method = policy.method_for(samples)
+    with attending(policy.model, method):
+        found = own_rows(policy._logprobs(policy.model, samples, method)[0], samples)
         assert off(torch.cat(found), torch.cat(plain)) < 1e-5
         assert off(gradient(policy, found), expected) < 1e-4
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("sharing", ["cascade", "mask", "off"])
 @pytest.mark.parametrize("adaptation", ADAPTATIONS)
-def test_log_probabilities_are_at_the_temperature_of_sampling(folders, adaptation, checkpointing):
-    config = {"rollout": {"temperature": 0.6}, "actor": {"gradient_checkpointing_enable": checkpointing}}
+def test_log_probabilities_are_at_the_temperature_of_sampling(folders, adaptation, sharing):
+    config = {"rollout": {"temperature": 0.6}, "actor": {"shared_prompts": sharing}}
     policy = shaken(policy_of(folders["qwen3"], **config, **ADAPTATIONS[adaptation]))
     samples = policies.samples()
-    policy._prepare()
-    logprobs_BT, entropy_BT = policy._logprobs(policy.model, samples)
-    found = [own[: len(sample.ids)] for own, sample in zip(logprobs_BT, samples, strict=True)]
+    with attending(policy.model, policy.sharing):
+        logprobs_BT, entropy_BT = policy._logprobs(policy.model, samples, policy.sharing)
+        found = own_rows(logprobs_BT, samples)
+        slopes = gradient(policy, found)
     expected = one_by_one(policy.model.eval(), samples, temperature=0.6)
     assert off(torch.cat(found), torch.cat(expected)) < 1e-5
-    assert off(gradient(policy, found), gradient(policy, expected)) < 1e-4
+    assert off(slopes, gradient(policy, expected)) < 1e-4
     assert not entropy_BT.requires_grad
 
 
-def test_replies_of_one_token_need_no_cache(folders):
-    policy = policy_of(folders["llama"])
+@pytest.mark.parametrize("sharing", ["cascade", "mask", "off"])
+def test_the_entropy_is_that_of_the_distribution_sampled_from(folders, sharing):
+    policy = policy_of(folders["llama"], rollout={"temperature": 0.6}, actor={"shared_prompts": sharing})
+    samples = policies.samples()
+    with attending(policy.model, policy.sharing):
+        found = own_rows(policy._logprobs(policy.model, samples, policy.sharing)[1], samples)
+    for sample, own in zip(samples, found, strict=True):
+        logits_TV = policy.model(torch.tensor([[*sample.prompt_ids, *sample.ids]])).logits[0]
+        places = torch.distributions.Categorical(logits=logits_TV[len(sample.prompt_ids) - 1 : -1] / 0.6)
+        assert off(own, places.entropy()) < 1e-4
+
+
+@pytest.mark.parametrize("sharing", ["cascade", "mask", "off"])
+def test_replies_of_one_token_are_read_at_the_prompts_end(folders, sharing):
+    policy = policy_of(folders["llama"], actor={"shared_prompts": sharing})
     samples = [policies.sample(i, "plum fig" if i else "date", ids=(5 + i,)) for i in range(3)]
-    found = policy._logprobs(policy.model, samples)[0][:, 0]
+    with attending(policy.model, policy.sharing):
+        found = policy._logprobs(policy.model, samples, policy.sharing)[0][:, 0]
     assert off(found, torch.cat(one_by_one(policy.model, samples))) < 1e-5
+
+
+@pytest.mark.parametrize("architecture", tiny_models.UNSERVED)
+def test_an_architecture_that_trees_do_not_suit_takes_the_plain_way_and_says_why(tmp_path, architecture):
+    folder = str(tiny_models.save(architecture, tmp_path))
+    with pytest.warns(UserWarning, match="prompts are not shared"):
+        policy = policy_of(folder)
+    assert policy.sharing is None
+    assert architecture in policy.sharing_refused.lower()
+    samples = policies.samples()
+    found = own_rows(policy._logprobs(policy.model, samples, None)[0], samples)
+    assert off(torch.cat(found), torch.cat(one_by_one(policy.model, samples))) < 1e-5
+    assert policy.update(policies.played(policy), policies.ADVANTAGES)["sampling/logp_difference_max"] < 1e-4
+    with pytest.raises(ValueError, match="choose auto or off"):
+        policy_of(folder, actor={"shared_prompts": "mask"})
 
 
 @pytest.mark.parametrize("adaptation", ADAPTATIONS)
@@ -115,16 +143,17 @@ def test_gradient_checkpointing_computes_layers_twice_and_changes_nothing(folder
     computed, grads = {}, {}
     for on in (False, True):
         actor = {"gradient_checkpointing_enable": on, "max_norm": 1e9}
-        config = {"actor": actor, "train": {"micro_batch_size": 100}, "algo": {"kl": {"init_coef": 0.0}}}
-        policy = shaken(policy_of(folders["llama"], **config, **ADAPTATIONS[adaptation]))
+        policy = shaken(
+            policy_of(folders["llama"], actor=actor, algo={"kl": {"init_coef": 0.0}}, **ADAPTATIONS[adaptation])
+        )
         calls = computed[on] = []
         layer = next(module for module in policy.model.modules() if type(module).__name__ == "LlamaDecoderLayer")
         layer.mlp.register_forward_pre_hook(lambda _, args, calls=calls: calls.append(args[0].shape[1]))
         policy.update(policies.samples(), policies.ADVANTAGES)
         grads[on] = torch.cat([p.grad.flatten() for p in policy.trained])
     assert off(grads[True], grads[False]) < 1e-4
-    prompts, replies = computed[False]
-    assert computed[True] == [prompts + replies + 1] * 2, "at once, and again on the way back"
+    tokens = len(tree_of(policies.samples()).ids)
+    assert computed == {False: [tokens], True: [tokens] * 2}, "at once, and again on the way back"
 
 
 @pytest.mark.parametrize("adaptation", ADAPTATIONS)
@@ -149,7 +178,7 @@ def test_the_reference_is_the_model_before_training(folders, adaptation, checkpo
     assert abs(divergences[0]) < 1e-8
     assert divergences[1] > 1e-4
     assert divergences[2] > 1e-4
-    reference_BT = policy._reference_logprobs(samples)
+    reference_BT = policy._reference_logprobs(samples, policy.sharing)
     reference = torch.cat([own[: len(sample.ids)] for own, sample in zip(reference_BT, samples, strict=True)])
     assert off(reference, before) < 1e-5
     assert off(torch.cat(one_by_one(policy.model.eval(), samples)), before) > 1e-3
@@ -159,19 +188,3 @@ def test_without_a_kl_term_there_is_no_reference(folders):
     policy = policy_of(folders["llama"], algo={"kl": {"init_coef": 0.0}}, actor={"adam": {"lr": 0.01}})
     assert policy.reference is None
     assert [policy.update(policies.samples(), policies.ADVANTAGES)["kl"] for _ in range(2)] == [0, 0]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_micro_batches_lose_no_sample_and_part_only_those_that_share_a_prompt_and_do_not_fit(size):
-    rng = Random(size)
-    for _ in range(50):
-        prompts = [tuple(range(rng.randint(1, 9))) for _ in range(rng.randint(1, 6))]
-        pairs = [(policies.sample(i, prompt_ids=rng.choice(prompts)), rng.random()) for i in range(rng.randint(1, 30))]
-        batches = micro_batches(pairs, size)
-        assert sorted(pair[0].game for batch in batches for pair in batch) == sorted(pair[0].game for pair in pairs)
-        assert all(pair in pairs for batch in batches for pair in batch)
-        assert all(0 < len(batch) <= size for batch in batches)
-        assert all(len(one) + len(next_one) > size for one, next_one in pairwise(batches))  # none is started too early
-        held = [{sample.prompt_ids for sample, _ in batch} for batch in batches]
-        for prompt, count in Counter(sample.prompt_ids for sample, _ in pairs).items():
-            assert sum(prompt in prompts for prompts in held) == -(-count // size)

@@ -7,10 +7,18 @@ from pathlib import Path
 import tiny_world
 import torch
 from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -32,6 +40,27 @@ ARCHITECTURES = {
     "gpt2": lambda sizes: GPT2LMHeadModel(
         GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, **sizes, initializer_range=0.3)
     ),
+    "gemma3": lambda sizes: Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            **{**ROTARY, "num_hidden_layers": 4},
+            **sizes,
+            sliding_window=WINDOW,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            query_pre_attn_scalar=8,
+            initializer_range=0.15,
+        )
+    ),
+}
+WINDOW = 4  # tokens that a sliding layer looks back: shorter than the tests' prompts
+# Architectures that differ in what a prefix tree needs.
+SLIDING = {
+    "mistral": lambda sizes: MistralForCausalLM(
+        MistralConfig(**ROTARY, **sizes, sliding_window=WINDOW, initializer_range=0.3)
+    ),
+}
+UNSERVED = {
+    "mamba": lambda sizes: MambaForCausalLM(MambaConfig(hidden_size=32, num_hidden_layers=2, **sizes)),
+    "bloom": lambda sizes: BloomForCausalLM(BloomConfig(hidden_size=32, n_layer=2, n_head=4, **sizes)),
 }
 
 
@@ -46,7 +75,7 @@ def model(architecture: str) -> PreTrainedModel:
     }
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return ARCHITECTURES[architecture](sizes).eval()
+        return {**ARCHITECTURES, **SLIDING, **UNSERVED}[architecture](sizes).eval()
 
 
 def save(architecture: str, folder: Path) -> Path:

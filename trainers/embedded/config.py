@@ -38,6 +38,7 @@ class Actor:
     loss_agg_mode: str = "token-mean"  # or "seq-mean-token-mean"
     ratio: str = "token"  # or "sequence" (Eq 8), "sequence-mean"
     gradient_checkpointing_enable: bool = False
+    shared_prompts: str = "auto"  # compute what samples share once: by "cascade" or "mask", whatever fits; or "off"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Rollout:
     n_samples_per_prompt: int = 5  # samples a document; games = batch_size x this / players
     max_new_tokens: int = 512
     temperature: float = 1.0  # the trainer divides its logits by the same; nothing else bends the distribution
-    micro_batch_size: int = 32  # replies generated at a time
+    micro_batch_size: int = 32  # replies generated at a time ...
+    max_tokens_per_gpu: int = 32768  # ... and tokens of their prompts and replies (or one reply)
     performing: StageSampling = field(default_factory=StageSampling)
     detection: StageSampling = field(default_factory=StageSampling)
     chat_template_kwargs: str = "{}"  # JSON for the chat template, such as {"enable_thinking": false}
@@ -83,7 +85,8 @@ class Train:
 
     iterations: int = 100
     batch_size: int | None = None  # samples an optimizer step; default all of an iteration: one update
-    micro_batch_size: int = 4  # samples computed at a time
+    max_tokens_per_gpu: int = 4096  # tokens computed at a time (or one sample), each shared one counted once
+    micro_batch_size: int | None = None  # samples computed at a time; default: as many as those tokens hold
     max_epochs: int = 1  # passes over an iteration's samples
     seed: int = 42
     max_minutes: float | None = None  # stop after the iteration that passes this; default: never
@@ -176,8 +179,8 @@ class GameConfig:
 
 
 AT_LEAST_ONE = {
-    "train": ("iterations", "batch_size", "micro_batch_size", "max_epochs"),
-    "rollout": ("batch_size", "n_samples_per_prompt", "micro_batch_size"),
+    "train": ("iterations", "batch_size", "micro_batch_size", "max_tokens_per_gpu", "max_epochs"),
+    "rollout": ("batch_size", "n_samples_per_prompt", "micro_batch_size", "max_tokens_per_gpu"),
     "ckpt": ("save_steps", "max_num"),
 }
 
@@ -210,6 +213,8 @@ class Config:
             for name in names:
                 if (value := getattr(getattr(self, group), name)) is not None and value < 1:
                     raise ValueError(f"--{group}.{name} is {value}; it must be at least 1")
+        if self.actor.shared_prompts not in (known := ("auto", "cascade", "mask", "off")):
+            raise ValueError(f"--actor.shared_prompts is {self.actor.shared_prompts!r}; choose one of {known}")
         if self.ds.param_dtype not in ("auto", "bf16", "fp32"):
             raise ValueError(f"--ds.param_dtype is {self.ds.param_dtype!r}; choose auto, bf16 or fp32")
 

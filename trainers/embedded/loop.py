@@ -247,6 +247,7 @@ def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
         "model_folder": str(folder),
         "device": str(policy.device),
         "arithmetic": "bf16" if policy.bf16 else "fp32",
+        "shared_prompts": policy.sharing or f"off: {policy.sharing_refused}",
         "versions": {name: _version(name) for name in names},
     }
 

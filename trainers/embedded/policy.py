@@ -1,12 +1,13 @@
 """The model that is trained: load, compute log-probabilities of samples, update, export.
 
-Weights that train are kept in fp32; on a GPU arithmetic runs in bf16. Dimensions: B samples, U distinct prompts among
-them, S prompt (+ reply) tokens, padded on the left, T reply tokens, padded on the right, V vocabulary.
+Weights that train are kept in fp32; on a GPU arithmetic runs in bf16. Dimensions: B samples, T reply tokens, padded on
+the right, N reply tokens of all samples one after another.
 """
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trainers.embedded.config import Config
+from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loss import Whole, loss_of
-from trainers.local_engine import Encoder, LocalEngine, cache_name, left_padded, positions
+from trainers.embedded.micro_batches import Pair, padded_batches, tree_batches
+from trainers.local_engine import Encoder, LocalEngine
 from trainers.samples import Sample
+from trainers.tree_attention import attending, fitting, method_for
 
 ADAPTER = "default"
 
@@ -53,8 +57,19 @@ class Policy:
         adam = config.actor.adam
         self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, adam.lr, adam.betas, adam.eps, adam.weight_decay)
+        self.sharing, self.sharing_refused = self._sharing()
         encoder = Encoder(self.tokenizer, config.template_options)
-        self.engine = _PolicyEngine(self, encoder, config.rollout.micro_batch_size)
+        self.engine = _PolicyEngine(self, encoder)
+        self.pad = self.engine.pad
+
+    def _sharing(self) -> tuple[str | None, str]:
+        wanted = self.config.actor.shared_prompts
+        self.model.eval()
+        with self.precision():
+            method, refused = method_for(self.model, wanted)
+        if wanted == "auto" and method is None:
+            warnings.warn(f"prompts are not shared, each sample is computed in full: {refused}", stacklevel=3)
+        return method, refused
 
     def _adapted(self, model: Any) -> Any:
         if not self.lora:
@@ -97,12 +112,13 @@ class Policy:
                 steps.append(self._step(pairs[start : start + size]))
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
-    def _step(self, pairs: Sequence[tuple[Sample, float]]) -> dict[str, float]:
+    def _step(self, pairs: Sequence[Pair]) -> dict[str, float]:
         whole = Whole(tokens=sum(len(sample.ids) for sample, _ in pairs), samples=len(pairs))
         self._prepare()
         self.optimizer.zero_grad(set_to_none=True)
         totals: dict[str, float] = {}
-        for batch in micro_batches(pairs, self.config.train.micro_batch_size):
+        cut = padded_batches if self.sharing is None else tree_batches
+        for batch in cut(pairs, self.config.train.max_tokens_per_gpu, self.config.train.micro_batch_size):
             for name, value in self._accumulate(batch, whole).items():
                 totals[name] = (
                     max(totals.get(name, 0.0), value) if name.endswith("_max") else totals.get(name, 0.0) + value
@@ -127,19 +143,22 @@ class Policy:
             for module in self.model.modules():  # a layer in evaluation mode isn't checkpointed
                 module.training = isinstance(module, GradientCheckpointingLayer)
 
-    def _accumulate(self, pairs: Sequence[tuple[Sample, float]], whole: Whole) -> dict[str, float]:
+    def _accumulate(self, pairs: Sequence[Pair], whole: Whole) -> dict[str, float]:
         samples = [sample for sample, _ in pairs]
-        old_BT, mask_BT = self._sampled(samples)
+        old_BT = _padded([torch.tensor(sample.logprobs, device=self.device) for sample in samples])
+        mask_BT = _padded([torch.ones(len(sample.ids), device=self.device) for sample in samples])
         advantages_B = torch.tensor([advantage for _, advantage in pairs], device=self.device)
-        logprobs_BT, entropy_BT = self._logprobs(self.model, samples)
-        reference_BT = self._reference_logprobs(samples)
-        loss = loss_of(logprobs_BT, old_BT, reference_BT, advantages_B, mask_BT, self.config.loss_rules, whole)
-        if not torch.isfinite(loss.value):
-            self.optimizer.zero_grad(set_to_none=True)
-            raise NotFiniteError(
-                f"the loss is {loss.value.item()} in games {sorted({sample.game for sample in samples})}"
-            )
-        loss.value.backward()
+        method = self.method_for(samples)
+        with attending(self.model, method):  # until backward has ended
+            logprobs_BT, entropy_BT = self._logprobs(self.model, samples, method)
+            reference_BT = self._reference_logprobs(samples, method)
+            loss = loss_of(logprobs_BT, old_BT, reference_BT, advantages_B, mask_BT, self.config.loss_rules, whole)
+            if not torch.isfinite(loss.value):
+                self.optimizer.zero_grad(set_to_none=True)
+                raise NotFiniteError(
+                    f"the loss is {loss.value.item()} in games {sorted({sample.game for sample in samples})}"
+                )
+            loss.value.backward()
         gap_BT = ((logprobs_BT.detach() - old_BT) * mask_BT).abs()
         return {
             "loss": loss.value.item(),
@@ -151,20 +170,16 @@ class Policy:
             "sampling/logp_difference_max": gap_BT.max().item(),
         }
 
-    def _sampled(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-        """The log-probabilities as sampled, and the mask, padded on the right."""
-        longest = max(len(sample.ids) for sample in samples)
-        old_BT = torch.tensor([[*s.logprobs, *[0.0] * (longest - len(s.ids))] for s in samples], device=self.device)
-        mask_BT = torch.tensor(
-            [[1.0] * len(s.ids) + [0.0] * (longest - len(s.ids)) for s in samples], device=self.device
-        )
-        return old_BT, mask_BT
+    def method_for(self, samples: Sequence[Sample]) -> str | None:
+        """How shared prompts are computed for these samples; None: each sample in full."""
+        return self.sharing and fitting(self.model, max(len(fed(sample)) for sample in samples), self.sharing)
 
-    def _reference_logprobs(self, samples: Sequence[Sample]) -> Tensor | None:
+    def _reference_logprobs(self, samples: Sequence[Sample], method: str | None) -> Tensor | None:
         if self.config.algo.kl.init_coef == 0:
             return None
-        with torch.no_grad(), self._without_adapter():
-            return self._logprobs(self.reference or self.model, samples)[0]
+        reference = self.reference or self.model
+        with torch.no_grad(), self._without_adapter(), attending(reference, method):
+            return self._logprobs(reference, samples, method)[0]
 
     @contextlib.contextmanager
     def _without_adapter(self) -> Iterator[None]:
@@ -174,64 +189,16 @@ class Policy:
         else:
             yield
 
-    def _logprobs(self, model: Any, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
+    def _logprobs(self, model: Any, samples: Sequence[Sample], method: str | None) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy (detached) of each reply token, at the temperature that it was sampled at."""
-        longest = max(len(sample.ids) for sample in samples)
-        ids_BT = torch.tensor(
-            [[*s.ids, *[self.engine.pad] * (longest - len(s.ids))] for s in samples], device=self.device
-        )
-        mask_BT = torch.tensor([[1] * len(s.ids) + [0] * (longest - len(s.ids)) for s in samples], device=self.device)
-        logits_of = self._logits_at_once if self.config.actor.gradient_checkpointing_enable else self._logits_by_prompt
+        temperature = self.config.rollout.temperature
         with self.precision():
-            logits_BTV = logits_of(model, [sample.prompt_ids for sample in samples], ids_BT, mask_BT)
-        logprobs_BTV = torch.log_softmax(logits_BTV.float() / self.config.rollout.temperature, dim=-1)
-        with torch.no_grad():
-            entropy_BT = -(logprobs_BTV.exp() * logprobs_BTV).sum(dim=-1)
-        return logprobs_BTV.gather(2, ids_BT[:, :, None])[:, :, 0], entropy_BT
-
-    def _logits_by_prompt(
-        self, model: Any, prompts: Sequence[tuple[int, ...]], ids_BT: Tensor, mask_BT: Tensor
-    ) -> Tensor:
-        """Compute each distinct prompt once, with gradient, and let all samples that share it go on from its cache."""
-        distinct = list(dict.fromkeys(prompts))
-        source_B = torch.tensor([distinct.index(prompt) for prompt in prompts], device=self.device)
-        prompt_US, mask_US = left_padded(distinct, self.engine.pad, self.device)
-        out = model(
-            input_ids=prompt_US,
-            attention_mask=mask_US,
-            position_ids=positions(mask_US),
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        first_B1V = out.logits[source_B]
-        if ids_BT.shape[1] == 1:
-            return first_B1V
-        cache = out[cache_name(model)]
-        cache.batch_select_indices(source_B)
-        attended_BS = torch.cat([mask_US[source_B], mask_BT[:, :-1]], dim=1)
-        rest = model(
-            input_ids=ids_BT[:, :-1],
-            attention_mask=attended_BS,
-            position_ids=positions(attended_BS)[:, -ids_BT.shape[1] + 1 :],
-            use_cache=True,
-            **{cache_name(model): cache},
-        )
-        return torch.cat([first_B1V, rest.logits], dim=1)
-
-    def _logits_at_once(
-        self, model: Any, prompts: Sequence[tuple[int, ...]], ids_BT: Tensor, mask_BT: Tensor
-    ) -> Tensor:
-        """Prompt and reply in one sequence. Gradient checkpointing drops caches, so it needs this."""
-        prompt_BS, prompt_mask_BS = left_padded(prompts, self.engine.pad, self.device)
-        attended_BS = torch.cat([prompt_mask_BS, mask_BT], dim=1)
-        out = model(
-            input_ids=torch.cat([prompt_BS, ids_BT], dim=1),
-            attention_mask=attended_BS,
-            position_ids=positions(attended_BS),
-            use_cache=False,
-            logits_to_keep=ids_BT.shape[1] + 1,  # the last prompt token predicts the first of the reply
-        )
-        return out.logits[:, :-1]
+            if method is None:
+                logprobs_N, entropy_N = padded_logprobs(model, samples, self.pad, temperature)
+            else:
+                logprobs_N, entropy_N = tree_logprobs(model, samples, method, temperature)
+        lengths = [len(sample.ids) for sample in samples]
+        return _padded(logprobs_N.split(lengths)), _padded(entropy_N.split(lengths))
 
     def state(self) -> dict[str, Any]:
         """What training has made, for a checkpoint: trained weights and optimizer."""
@@ -269,8 +236,10 @@ class Policy:
 class _PolicyEngine(LocalEngine):
     """The local engine in the policy's precision."""
 
-    def __init__(self, policy: Policy, encoder: Encoder, rows: int) -> None:
-        super().__init__(policy.model, encoder, rows)
+    def __init__(self, policy: Policy, encoder: Encoder) -> None:
+        rollout = policy.config.rollout
+        with policy.precision():
+            super().__init__(policy.model, encoder, rollout.micro_batch_size, rollout.max_tokens_per_gpu)
         self._policy = policy
 
     def generate(self, requests: Sequence[Any]) -> list[Any]:
@@ -279,18 +248,9 @@ class _PolicyEngine(LocalEngine):
             return super().generate(requests)
 
 
-def micro_batches(pairs: Sequence[tuple[Sample, float]], size: int) -> list[list[tuple[Sample, float]]]:
-    """Batches of at most ``size`` samples of similar length; samples that share a prompt stay together where they fit."""
-    by_prompt: dict[tuple[int, ...], list[tuple[Sample, float]]] = {}
-    for pair in pairs:
-        by_prompt.setdefault(pair[0].prompt_ids, []).append(pair)
-    batches: list[list[tuple[Sample, float]]] = []
-    for _, group in sorted(by_prompt.items(), key=lambda item: len(item[0])):
-        for part in (group[start : start + size] for start in range(0, len(group), size)):
-            if not batches or len(batches[-1]) + len(part) > size:
-                batches.append([])
-            batches[-1].extend(part)
-    return batches
+def _padded(rows: Sequence[Tensor]) -> Tensor:
+    """Rows of different lengths as one tensor, zeros on the right."""
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
 
 
 def _load(folder: str, dtype: torch.dtype) -> Any:

@@ -1,0 +1,66 @@
+"""Log-probabilities of replies under a model, by two ways that agree: a prefix tree, or a padded batch.
+
+Dimensions: B samples, S tokens of prompt and reply, N reply tokens of all samples one after another, U distinct places
+whose logits are read, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.prefix_tree import PrefixTree, Tokens, grow
+from trainers.samples import Sample
+from trainers.tree_attention import run_tree
+
+ROWS = 256  # of logits whose entropy is computed at a time
+
+
+def tree_of(samples: Sequence[Sample]) -> PrefixTree:
+    """The samples' tokens, each shared one once; without the last, which predicts nothing."""
+    return grow([fed(sample) for sample in samples])
+
+
+def fed(sample: Sample) -> Tokens:
+    """What a model is given to predict a sample's reply."""
+    return (*sample.prompt_ids, *sample.ids[:-1])
+
+
+def tree_logprobs(model: Any, samples: Sequence[Sample], method: str, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy (detached) of all N reply tokens. See ``run_tree`` for what must be around it."""
+    tree = tree_of(samples)
+    places = [
+        place for sample, path in zip(samples, tree.paths, strict=True) for place in path[len(sample.prompt_ids) - 1 :]
+    ]
+    read_U, row_N = torch.tensor(places, device=model.device).unique(return_inverse=True)
+    logits_UV = run_tree(model, tree, method, read_U, use_cache=False).logits[0]
+    return _scores(logits_UV, row_N, _targets(samples, model), temperature)
+
+
+def padded_logprobs(model: Any, samples: Sequence[Sample], pad: int, temperature: float) -> tuple[Tensor, Tensor]:
+    """The same from whole samples in one batch. Padded on the right, which no kind of layer minds."""
+    rows = [fed(sample) for sample in samples]
+    longest = max(map(len, rows))
+    ids_BS = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=model.device)
+    mask_BS = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=model.device)
+    places = [(b, s) for b, row in enumerate(rows) for s in range(len(samples[b].prompt_ids) - 1, len(row))]
+    row_N, place_N = torch.tensor(places, device=model.device).T
+    read_U, column_N = place_N.unique(return_inverse=True)
+    logits_BUV = model(input_ids=ids_BS, attention_mask=mask_BS, use_cache=False, logits_to_keep=read_U).logits
+    logits_NV = logits_BUV[row_N, column_N]
+    return _scores(logits_NV, torch.arange(len(places), device=model.device), _targets(samples, model), temperature)
+
+
+def _targets(samples: Sequence[Sample], model: Any) -> Tensor:
+    return torch.tensor([token for sample in samples for token in sample.ids], device=model.device)
+
+
+def _scores(logits_UV: Tensor, row_N: Tensor, target_N: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    logits_UV = logits_UV.float() if temperature == 1 else logits_UV.float() / temperature
+    logprobs_UV = torch.log_softmax(logits_UV, dim=-1)
+    with torch.no_grad():
+        entropy_U = torch.cat([-(some.exp() * some).sum(dim=-1) for some in logprobs_UV.split(ROWS)])
+    return logprobs_UV[row_N, target_N], entropy_U[row_N]

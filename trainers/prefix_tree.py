@@ -1,0 +1,84 @@
+"""Token sequences that begin alike, as one tree in which every shared token stands once.
+
+Depth-first order makes visibility one line: a token sees itself and its ancestors, and k is an ancestor of q exactly if
+``k <= q < end[k]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Tokens = tuple[int, ...]
+BUSY = 2048  # tokens that keep a processor busy; more at a time are worth their memory only where much is shared
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixTree:
+    """T tokens of several sequences, in depth-first order."""
+
+    ids: Tokens  # the T tokens
+    depths: tuple[int, ...]  # each token's position in the sequences that it belongs to
+    ends: tuple[int, ...]  # where, in depth-first order, the tokens that follow it end
+    paths: tuple[tuple[int, ...], ...]  # by sequence, as given: where its tokens stand among the T
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest sequence."""
+        return max(self.depths) + 1
+
+    def segments(self) -> list[tuple[int, int, int]]:
+        """Unbranched runs of tokens ``(start, stop, end)``: all in it see each other causally, and those up to ``end`` see all of it."""
+        starts = [0, *(i for i in range(1, len(self.ids)) if self.ends[i] != self.ends[i - 1])]
+        return [(start, stop, self.ends[start]) for start, stop in pairwise([*starts, len(self.ids)])]
+
+
+def shared_length(one: Tokens, other: Tokens) -> int:
+    """How many tokens two sequences have in common at their beginning."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def grow(sequences: Sequence[Tokens]) -> PrefixTree:
+    """The tree of some sequences of at least one token each; unrelated ones make several trees side by side."""
+    ids: list[int] = []
+    depths: list[int] = []
+    ends: list[int] = []
+    paths: dict[int, tuple[int, ...]] = {}
+    path: list[int] = []
+    last: Tokens = ()
+    for i in sorted(
+        range(len(sequences)), key=sequences.__getitem__
+    ):  # in this order a branch is never left and re-entered
+        tokens = sequences[i]
+        shared = shared_length(tokens, last)
+        added = range(len(ids), len(ids) + len(tokens) - shared)
+        path = [*path[:shared], *added]
+        ids.extend(tokens[shared:])
+        depths.extend(range(shared, len(tokens)))
+        ends.extend([0] * len(added))
+        for place in path:
+            ends[place] = len(ids)
+        paths[i], last = tuple(path), tokens
+    return PrefixTree(tuple(ids), tuple(depths), tuple(ends), tuple(paths[i] for i in range(len(sequences))))
+
+
+def neighbours(sequences: Sequence[Tokens], max_tokens: int, max_sequences: int | None = None) -> list[list[int]]:
+    """Indices of sequences, cut into groups that make trees of at most ``max_tokens``, or hold a single sequence.
+
+    A group ends early where it is large and the next sequence shares less than half of its tokens with the one before.
+    """
+    groups: list[list[int]] = []
+    size = 0
+    last: Tokens = ()
+    for i in sorted(range(len(sequences)), key=sequences.__getitem__):
+        tokens = sequences[i]
+        added = len(tokens) - shared_length(tokens, last)
+        full = size + added > max_tokens or (size + added > BUSY and 2 * added > len(tokens))
+        if not groups or full or len(groups[-1]) == max_sequences:
+            groups.append([])
+            size, added = 0, len(tokens)
+        groups[-1].append(i)
+        size += added
+        last = tokens
+    return groups
