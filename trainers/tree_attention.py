@@ -89,6 +89,7 @@ def _cascade_attention(
     beyond = [name for name in ("softcap", "s_aux") if unused.get(name) is not None]
     if tree_parts is None or dropout or beyond:
         raise ValueError(f"cascade attention serves prefix trees alone, without dropout or {beyond or 'more'}")
+    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated ones in fp32
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out_HTD = _Cascade.apply(query, key, value, tree_parts, scale)
     return out_HTD.transpose(1, 2).contiguous(), None
