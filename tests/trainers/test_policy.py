@@ -188,3 +188,15 @@ def test_without_a_kl_term_there_is_no_reference(folders):
     policy = policy_of(folders["llama"], algo={"kl": {"init_coef": 0.0}}, actor={"adam": {"lr": 0.01}})
     assert policy.reference is None
     assert [policy.update(policies.samples(), policies.ADVANTAGES)["kl"] for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("sharing", ["cascade", "mask", "off"])
+@pytest.mark.parametrize("adaptation", ADAPTATIONS)
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_in_bf16_every_way_stays_near_the_sampler(folders, architecture, adaptation, sharing):
+    config = {"ds": {"param_dtype": "bf16", **ADAPTATIONS[adaptation].get("ds", {})}}
+    policy = policy_of(folders[architecture], actor={"shared_prompts": sharing}, **config)
+    assert policy.sharing == (None if sharing == "off" else sharing)
+    metrics = policy.update(policies.played(policy), policies.ADVANTAGES)
+    assert 0 < metrics["sampling/logp_difference_mean"] < 0.1
+    assert metrics["grad_norm"] > 0
