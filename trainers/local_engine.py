@@ -237,9 +237,10 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def cache_name(model: Any) -> str:
-    """What a model's ``forward`` and its output call the key-value cache; newer transformers renamed it."""
+    """What a model's ``forward`` and its output call its cache; newer transformers gave it one name everywhere."""
     plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # peft's wrapper takes anything
-    return "cache" if "cache" in inspect.signature(plain.forward).parameters else "past_key_values"
+    known = inspect.signature(plain.forward).parameters
+    return next(name for name in ("cache", "past_key_values", "cache_params") if name in known)
 
 
 def left_padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
