@@ -41,6 +41,7 @@ class RunFolder:
         self.path = Path(config.ckpt.output_dir)
         self.games, self.final = self.path / "games", self.path / "final"
         self._checkpoints, self._keep = self.path / "checkpoints", config.ckpt.max_num
+        self._config = config
         if (self.path / "config.json").exists() and not config.ckpt.load_enable:
             raise ValueError(
                 f"{self.path} holds a run already; choose another --ckpt.output_dir, or go on with --ckpt.load_enable"
@@ -99,10 +100,15 @@ class RunFolder:
         (staging / PROGRESS).write_text(json.dumps(row, indent=2), encoding="utf-8")
         shutil.rmtree(place, ignore_errors=True)
         staging.replace(place)
-        pool = kept_for_pool(config.opponent_of.values(), progress.step, config.ckpt.save_steps, config.opponents.pool)
         for old in self._saved()[: -self._keep]:
-            if old not in map(self.checkpoint_of, pool):
+            if old not in self._pool(progress.step):
                 shutil.rmtree(old)
+
+    def _pool(self, step: int) -> list[Path]:
+        """The checkpoints that iterations after ``step`` may play against."""
+        config = self._config
+        steps = kept_for_pool(config.opponent_of.values(), step, config.ckpt.save_steps, config.opponents.pool)
+        return [self.checkpoint_of(step) for step in steps]
 
     def _saved(self) -> list[Path]:
         return sorted(self._checkpoints.glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -63,11 +63,12 @@ class HeldOut:
         write_games(file, games)
         return games
 
-    def record(self, step: int, measured: Measured, show: Callable[[int, Mapping[str, float]], None]) -> None:
-        """A point of the curves, written and shown once: a resumed run comes to its first and its last again."""
-        if measured and step not in self.folder.steps_of(CURVES):
-            self.folder.append(CURVES, curve_row(step, measured, self.config.eval.opponent))
-            show(step, {f"eval/{name}": estimate.value for name, estimate in measured.items()})
+    def record(self, step: int, measured: Measured) -> dict[str, float]:
+        """Write a point of the curves, and return it as metrics. Once: a resumed run comes to its first and its last again."""
+        if not measured or step in self.folder.steps_of(CURVES):
+            return {}
+        self.folder.append(CURVES, curve_row(step, measured, self.config.eval.opponent))
+        return {f"eval/{name}": estimate.value for name, estimate in measured.items()}
 
 
 def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:

@@ -85,14 +85,14 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     with _Board(config.logger.tensorboard_dir, state.step) as board:
         _, before = held_out.evaluate("before", fresh=state.step == 0)
         if config.eval.opponent and state.step == 0:
-            held_out.record(0, before, board.write)
+            board.write(0, held_out.record(0, before))
         clock.start_training()
         state = _iterations(training, corpus.training(state.documents), state, held_out, clock, board)
 
         display.doing("playing the same held-out games after training")
         games, after = held_out.evaluate("after")
         if config.eval.opponent:
-            held_out.record(state.step, after, board.write)
+            board.write(state.step, held_out.record(state.step, after))
     compared = {name: (before[name], after[name]) for name in before}
     stages = run.trained_stages()
     policy.export(run.final)
@@ -113,7 +113,7 @@ def _iterations(
         training.display.step(state.step, stage, metrics, seconds, left)
         if config.eval.steps and state.step % config.eval.steps == 0:
             _, measured = held_out.evaluate(f"{state.step:06d}")
-            held_out.record(state.step, measured, board.write)
+            board.write(state.step, held_out.record(state.step, measured))
         if state.step % config.ckpt.save_steps == 0:
             run.save(config, training.policy, state)
     if state.step > first and state.step % config.ckpt.save_steps:
