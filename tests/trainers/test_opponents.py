@@ -249,7 +249,11 @@ def test_one_of_the_pool_is_in_memory_at_a_time_and_the_initial_model_is_the_ref
     loaded = []
     whole = opponents.AutoModelForCausalLM.from_pretrained
 
+    def pooled():
+        return [place.name for place, model in loaded if model() is not None and place.name != "model"]
+
     def count(place, **options):
+        assert pooled() == [], "another of the pool is still in memory"
         model = whole(place, **options)
         loaded.append((place, weakref.ref(model)))
         return model
@@ -258,7 +262,7 @@ def test_one_of_the_pool_is_in_memory_at_a_time_and_the_initial_model_is_the_ref
     earlier = EarlierWeights(config, policy, folder.checkpoint_of)
     for step in (0, 1, 1, 0, 2, 3):
         earlier.engine(step).generate(asked(2))
-        assert sum(model() is not None for place, model in loaded if place.name != "model") <= 1
+        assert len(pooled()) <= 1
     names = [place.name for place, _ in loaded]
     if policy.lora:
         assert names == []
