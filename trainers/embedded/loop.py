@@ -173,8 +173,8 @@ def deal_games(
 def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
     """Samples, their advantages, and the policy's update on them; returns the metrics of all three.
 
-    Advantages follow from everybody's replies, opponents' too: an opponent's reward is as true. Only the learner's
-    replies are trained.
+    Advantages are computed over all players of a game, and those of opponents are left out. A game's trained voters
+    share a role, so a detection group is the learner's as a whole or not at all.
     """
     games = [one.game for one in played]
     samples, advantages = [], []
