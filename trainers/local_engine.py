@@ -203,7 +203,7 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = True
 
 
-def load_engine(folder: str, rows: int = 32) -> LocalEngine:
+def load_engine(folder: str, rows: int = 32, template_options: dict[str, Any] | None = None) -> LocalEngine:
     """The model of a transformers folder or hub id, to play with: bf16 on a GPU, fp32 on a CPU.
 
     Raises:
@@ -219,7 +219,7 @@ def load_engine(folder: str, rows: int = 32) -> LocalEngine:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except OSError as error:
         raise ValueError(f"no model at {folder!r} ({error}); give a transformers folder or a hub id") from error
-    return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer), rows)
+    return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer, template_options), rows)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

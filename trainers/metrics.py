@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Stage, Vote
 from trainers.samples import Sample
@@ -45,6 +45,28 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
             [reply.truncated for game in games for reply in game.replies[stage].values()]
         )
     return metrics
+
+
+def learner_metrics(games: Sequence[Game], rules: RewardRules, roles: Collection[str]) -> dict[str, float]:
+    """What the learner's seats alone did, where opponents play the other roles; a spy's vote is left out of accuracy.
+
+    Votes have metrics only where the learner votes.
+    """
+    performing = [(game, seat) for game in games for seat in game.players if game.role(seat) in roles]
+    cast = [(game, seat, vote) for game in games for seat, vote in game.votes().items() if game.role(seat) in roles]
+    shown = {game.seed: game.performances() for game in games}
+    earned = {game.seed: game.rewards(rules).performing for game in games}
+    said = Stage.PERFORMING
+    metrics: dict[str, list[float]] = {
+        "unmarked": [not shown[game.seed][seat].marked for game, seat in performing],
+        "reward_performing": [earned[game.seed][seat] for game, seat in performing],
+        f"truncated/{said}": [game.replies[said][seat].truncated for game, seat in performing],
+        f"truncated/{Stage.DETECTION}": [game.replies[Stage.DETECTION][seat].truncated for game, seat, _ in cast],
+        "readable": [vote != UNREADABLE for _, _, vote in cast],
+        "accuracy": [vote == game.spy for game, seat, vote in cast if seat != game.spy],
+        "abstained": [vote == ABSTAIN for game, seat, vote in cast if seat != game.spy],
+    }
+    return {f"game/learner/{name}": mean(values) for name, values in metrics.items() if values}
 
 
 def commonest_vote(games: Sequence[Game]) -> tuple[Vote, float]:

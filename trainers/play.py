@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from spy_env import Game, Rules, Seat, Stage, load_task, player_seats, referee_seats, task_names, write_games
 from spy_env.game import VOTERS
 from spy_env.masking import OPERATORS
-from spy_env.players import human_player, random_player, scripted_player
 from spy_env.viewer import game_text
 from trainers.corpus import Corpus
-from trainers.engines import EndpointEngine, Engine, Sampling, ScriptedEngine
-from trainers.first_run import SMALL_MODEL, small_model
+from trainers.engines import Sampling
 from trainers.rollout import Table, deal_to_fit, play_games
+from trainers.seat_players import ANYWHERE, engine_for, read_player, told
 
-PLAYERS = """\
-a player is one of
-  scripted                  lead sentences, votes by word overlap (the default)
-  random                    a sentence and a vote at random
-  human                     you, at this terminal
-  model:FOLDER_OR_ID        a transformers model, such as model:smollm2-135m or model:Qwen/Qwen3-0.6B
-  endpoint:URL#MODEL        an OpenAI-compatible endpoint, such as endpoint:http://localhost:8000/v1#my-model;
-                            its key is taken from OPENAI_API_KEY
-"""
+PLAYERS = told(ANYWHERE)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--input_key", default="text", help="the field of a JSONL row that holds the text")
     parser.add_argument("--games", type=int, default=1)
-    parser.add_argument("--player", default="scripted", metavar="PLAYER", help="who plays all seats that aren't named")
+    parser.add_argument(
+        "--player", default="scripted", metavar="PLAYER", help="who plays all seats that aren't named (scripted)"
+    )
     parser.add_argument(
         "--seat", action="append", default=[], metavar="SEAT=PLAYER", help="who plays one seat; may be repeated"
     )
@@ -97,26 +89,23 @@ def _who(args: argparse.Namespace, seats: Sequence[Seat]) -> dict[Seat, str]:
             raise ValueError(f"no seat {seat!r} in this game; choose one of {list(seats)}")
         who[seat] = player
     for player in who.values():
-        kind, _, rest = player.partition(":")
-        if kind not in ("scripted", "random", "human", "model", "endpoint") or (kind in ("model", "endpoint")) != bool(
-            rest
-        ):
-            raise ValueError(f"no player {player!r};\n{PLAYERS}")
+        read_player(player, ANYWHERE)
     return who
 
 
 def _table(args: argparse.Namespace, who: dict[Seat, str]) -> Table:
-    engines = {player: _engine(player, args) for player in dict.fromkeys(who.values())}
+    engines = {
+        player: engine_for(read_player(player, ANYWHERE), args.timeout) for player in dict.fromkeys(who.values())
+    }
     sampling = {
         Stage.PERFORMING: Sampling(args.max_new_tokens, args.temperature, args.performing_prefill),
         Stage.DETECTION: Sampling(
             args.max_new_tokens, args.temperature, args.detection_prefill, "}" if args.detection_prefill else ""
         ),
     }
-    local = next((engine for player, engine in engines.items() if player.startswith("model:")), None)
-    sized_by = local or next(iter(engines.values()))
+    max_len = args.max_len if any(player.startswith("model:") for player in engines) else None
     return Table(
-        sized_by, sampling, args.max_len if local else None, {seat: engines[player] for seat, player in who.items()}
+        next(iter(engines.values())), sampling, max_len, {seat: engines[player] for seat, player in who.items()}
     )
 
 
@@ -131,30 +120,6 @@ def _played(args: argparse.Namespace, rules: Rules, table: Table, failed: list[G
     for i, document in zip(range(args.games), documents, strict=False):
         game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, table)
         yield from (played.game for played in play_games([game], table, on_failure=failure))
-
-
-def _engine(player: str, args: argparse.Namespace) -> Engine:
-    kind, _, rest = player.partition(":")
-    if kind == "scripted":
-        return ScriptedEngine(scripted_player())
-    if kind == "random":
-        return ScriptedEngine(random_player(args.seed))
-    if kind == "human":
-        return ScriptedEngine(human_player())
-    if kind == "endpoint":
-        url, _, model = rest.rpartition("#")
-        if not url:
-            raise ValueError(f"endpoint {rest!r} names no model; write endpoint:URL#MODEL")
-        return EndpointEngine(url, model, os.environ.get("OPENAI_API_KEY", "none"), timeout=args.timeout)
-    return _local_engine(rest)
-
-
-def _local_engine(name: str) -> Engine:
-    from trainers.local_engine import load_engine
-
-    if name == SMALL_MODEL:
-        name = str(small_model())
-    return load_engine(name)
 
 
 def _fresh(path: Path) -> Path:

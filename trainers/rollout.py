@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spy_env import Document, Game, RawReply, Rules, Seat, Stage, deal, observe
 from spy_env.documents import PLAYABLE_UNITS, shorten
@@ -36,28 +36,33 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the model's room.
+    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the models' room.
 
-    ``max_len`` is prompt + reply in tokens; None where nothing limits them.
+    ``others`` are named by seat or by role; a seat goes before its role. ``max_len`` is prompt + reply in tokens, for
+    every engine at the table; None where nothing limits them.
     """
 
     engine: Engine
     sampling: Mapping[Stage, Sampling]
     max_len: int | None = None
-    others: Mapping[Seat, Engine] | None = None
+    others: Mapping[str, Engine] = field(default_factory=dict)
 
-    def engine_of(self, seat: Seat) -> Engine:
-        """The engine that plays a seat."""
-        return (self.others or {}).get(seat, self.engine)
+    def engine_of(self, game: Game, seat: Seat) -> Engine:
+        """The engine that plays a seat of a game; which seat is the spy's, the game knows."""
+        return self.others.get(seat) or self.others.get(game.role(seat)) or self.engine
+
+    @property
+    def engines(self) -> list[Engine]:
+        """Every engine at the table, once."""
+        return list({id(engine): engine for engine in (self.engine, *self.others.values())}.values())
 
     def excess(self, game: Game, stage: Stage) -> int:
         """By how many tokens the stage's longest prompt is too long; before the performances, a ballot is allowed for."""
         if self.max_len is None:
             return 0
         sampling = self.sampling[stage]
-        longest = max(
-            self.engine.count_tokens(prompt, sampling.prefill) for prompt in set(observe(game, stage).values())
-        )
+        prompts = set(observe(game, stage).values())
+        longest = max(engine.count_tokens(prompt, sampling.prefill) for engine in self.engines for prompt in prompts)
         return longest + sampling.max_new_tokens - self.max_len
 
 
@@ -85,20 +90,22 @@ def _with_full_ballot(game: Game, table: Table) -> Game:
         return game
     text = " ".join(game.document.text.split())
     have = count_units(text)
-    wanted = table.sampling[Stage.PERFORMING].max_new_tokens * have // _tokens(text, table) + 1
+    fewest = min(filter(None, (_tokens(text, engine) for engine in table.engines)), default=1)  # says the most words
+    wanted = table.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
     stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
     return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
 
 
-def _tokens(text: str, table: Table) -> int:
-    """The length of a text alone, without the chat template."""
-    return max(1, table.engine.count_tokens(text, "") - table.engine.count_tokens("", ""))
+def _tokens(text: str, engine: Engine) -> int:
+    """The length of a text alone, without the chat template; 0 where the engine knows no limit."""
+    return max(0, engine.count_tokens(text, "") - engine.count_tokens("", ""))
 
 
 def _document_tokens(game: Game, table: Table) -> int:
-    """What the document takes in the longer of its two copies."""
+    """What the document takes in the longer of its two copies, at the engine that needs the most tokens."""
     text = game.document.text
-    return max(_tokens(copy, table) for copy in (text, hide(text, game.hidden, game.rules.operator)))
+    copies = (text, hide(text, game.hidden, game.rules.operator))
+    return max(1, *(_tokens(copy, engine) for copy in copies for engine in table.engines))
 
 
 def _fewer_words(game: Game, excess: int, table: Table) -> int:
@@ -161,10 +168,12 @@ def _play_stage(played: Sequence[Played], stage: Stage, table: Table) -> list[Pl
     answers: list[dict[Seat, Reply | Failed]] = [{} for _ in fitting]
     by_engine: dict[int, list[tuple[int, Seat, str]]] = {}
     for i, seat, prompt in asked:
-        by_engine.setdefault(id(table.engine_of(seat)), []).append((i, seat, prompt))
-    for batch in by_engine.values():
+        by_engine.setdefault(id(table.engine_of(fitting[i].game, seat)), []).append((i, seat, prompt))
+    for engine in table.engines:
+        if not (batch := by_engine.get(id(engine))):
+            continue
         requests = [Request(prompt, f"{fitting[i].game.seed}/{stage}/{seat}", sampling) for i, seat, prompt in batch]
-        replies = table.engine_of(batch[0][1]).generate(requests)
+        replies = engine.generate(requests)
         for (i, seat, _), reply in zip(batch, replies, strict=True):
             answers[i][seat] = reply
     return [_advance(one, stage, answer) for one, answer in zip(fitting, answers, strict=True)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from spy_env import RewardRules, Seat, Stage
 from trainers.rollout import Played
+
+ROLES = ("spy", "civilian", "referee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,17 @@ class Sample:
     reward: float
 
 
-def samples_of(played: Iterable[Played], stage: Stage, rules: RewardRules) -> list[Sample]:
-    """The trained replies of a stage: every performance, or the votes of all voters but the spy.
+def trained_roles(stage: Stage, voters: str) -> frozenset[str]:
+    """The roles whose replies a stage trains: all performances, or all votes but the spy's."""
+    if stage is Stage.PERFORMING:
+        return frozenset(("spy", "civilian"))
+    return frozenset(("referee" if voters == "referees" else "civilian",))
+
+
+def samples_of(
+    played: Iterable[Played], stage: Stage, rules: RewardRules, learner: Collection[str] = ROLES
+) -> list[Sample]:
+    """The trained replies of a stage, of the roles that the learner plays.
 
     Raises:
         ValueError: a reply has no token ids (an endpoint or a scripted player made it), so it can't be trained on.
@@ -35,7 +46,10 @@ def samples_of(played: Iterable[Played], stage: Stage, rules: RewardRules) -> li
         game = one.game
         rewards = game.rewards(rules)
         earned = rewards.performing if stage is Stage.PERFORMING else rewards.detection
-        for seat in game.players if stage is Stage.PERFORMING else game.trained_voters:
+        trained = trained_roles(stage, game.rules.voters).intersection(learner)
+        for seat in game.players if stage is Stage.PERFORMING else game.voters:
+            if game.role(seat) not in trained:
+                continue
             reply = one.replies[stage][seat]
             if not reply.ids:
                 raise ValueError(

@@ -143,3 +143,30 @@ def test_without_a_limit_nothing_is_cut():
     (played,) = play_games([game], Table(CountingEngine(says_too_much), SAMPLING))
     assert count_units(played.game.document.text) == 200 * count_units(SENTENCE)
     assert played.game.detection_words is None
+
+
+def two_a_word(text: str) -> int:
+    return 2 * words(text)
+
+
+def half_a_word(text: str) -> int:
+    return (words(text) + 1) // 2
+
+
+@pytest.mark.parametrize("spies_count", [two_a_word, half_a_word, lambda text: 0])
+def test_prompts_fit_every_engine_at_the_table_with_a_ballot_of_what_the_tersest_tokenizer_allows(spies_count):
+    sampling = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
+    allowed = " ".join(["word"] * (40 if spies_count is half_a_word else 20))
+    learner = CountingEngine(lambda prompt: allowed, words)
+    spy = CountingEngine(lambda prompt: allowed, spies_count)
+    table = Table(learner, sampling, 1200, {"spy": spy})
+    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, table)
+    (played,) = play_games([game], table)
+    assert played.game.detection_words is None, "a ballot of full length was not allowed for"
+    free = [
+        1200 - count(prompt) - sampling[stage].max_new_tokens
+        for stage in sampling
+        for prompt in observe(played.game, stage).values()
+        for count in (words, spies_count)
+    ]
+    assert 0 <= min(free) < 120

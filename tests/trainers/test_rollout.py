@@ -100,3 +100,22 @@ def test_games_fail_one_by_one_where_somebody_is_told():
     played = play_games(games(5), Table(engine, SAMPLING), on_failure=lambda game, reason: told.append(game.seed))
     assert [one.game.seed for one in played] == ["run/1/0", "run/1/2", "run/1/4"]
     assert told == ["run/1/1", "run/1/3"]
+
+
+def test_a_role_is_played_by_its_own_engine_wherever_it_sits_and_a_seat_goes_before_its_role():
+    learner, spies, jury, guest = (CountingEngine() for _ in range(4))
+    rules = Rules(players=4, voters="referees", referees=2)
+    dealt = games(8, rules)
+    sits = {game.seed: game.spy for game in dealt}
+    assert len(set(sits.values())) > 1, "the spy's seat is drawn for each game"
+    others = {"spy": spies, "referee": jury, "player_1": guest}
+    play_games(dealt, Table(learner, SAMPLING, others=others))
+    asked = {
+        name: {tuple(request.seed.rsplit("/", 2)[::2]) for batch in engine.batches for request in batch}
+        for name, engine in {"learner": learner, "spies": spies, "jury": jury, "guest": guest}.items()
+    }
+    assert asked["spies"] == {(seed, spy) for seed, spy in sits.items() if spy != "player_1"}
+    assert asked["guest"] == {(seed, "player_1") for seed in sits}
+    assert asked["jury"] == {(seed, f"referee_{n}") for seed in sits for n in (1, 2)}
+    assert asked["learner"] == {(seed, f"player_{n}") for seed, spy in sits.items() for n in (2, 3, 4)} - asked["spies"]
+    assert [len(engine.batches) for engine in (learner, spies, jury, guest)] == [1, 1, 1, 1]

@@ -5,7 +5,7 @@ from made_games import dealt, voted, with_votes
 
 from spy_env import PRESETS, UNREADABLE, RawReply, RewardRules, Stage, player_seats, referee_seats
 from trainers.engines import Reply
-from trainers.metrics import commonest_vote, game_metrics, mean, sample_metrics
+from trainers.metrics import commonest_vote, game_metrics, learner_metrics, mean, sample_metrics
 from trainers.rollout import Played
 from trainers.samples import Sample, samples_of
 
@@ -168,3 +168,59 @@ def test_sample_metrics_are_as_counted_by_hand():
 def test_no_samples_give_zeros():
     assert set(sample_metrics([]).values()) == {0.0}
     assert mean([]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("learner", "voters", "performing", "detection"),
+    [
+        (("spy",), "all", ("player_2",), ()),
+        (("civilian", "referee"), "all", ("player_1", "player_3", "player_4"), ("player_1", "player_3", "player_4")),
+        (("spy", "civilian"), "referees", player_seats(4), ()),
+        (("referee",), "referees", (), referee_seats(3)),
+        (("spy", "referee"), "referees", ("player_2",), referee_seats(3)),
+    ],
+)
+def test_only_the_learners_replies_are_samples_and_opponents_need_no_token_ids(learner, voters, performing, detection):
+    votes = "2 1 N/A" if voters == "referees" else "2 2 1 N/A"
+    game = voted(votes, "g", spy="player_2", voters=voters, referees=3)
+    others = [seat for seat in (*game.players, *game.voters) if game.role(seat) not in learner]
+    one = played(game, without=others)
+    for stage, seats in ((P, performing), (D, detection)):
+        samples = samples_of([one], stage, RewardRules(), learner)
+        assert [(sample.seat, sample.ids) for sample in samples] == [
+            (seat, reply_of(stage, seat).ids) for seat in seats
+        ]
+
+
+def test_the_learners_metrics_leave_opponents_out_and_are_as_counted_by_hand():
+    # player 1 is the spy; its votes: one for player 2, one that can't be read, one for player 3
+    spy = learner_metrics(batch(), RewardRules(), ["spy"])
+    margin = 2 - 1 / 3, 0, -4 / 3
+    assert spy == pytest.approx(
+        {
+            "game/learner/unmarked": 1 / 3,
+            "game/learner/reward_performing": -0.1 * sum(margin) / 3,
+            "game/learner/truncated/performing": 0.0,
+            "game/learner/truncated/detection": 1 / 3,
+            "game/learner/readable": 2 / 3,
+        }
+    )
+    civilians = learner_metrics(batch(), RewardRules(), ["civilian"])
+    assert civilians == pytest.approx(
+        {
+            "game/learner/unmarked": 4 / 9,
+            "game/learner/reward_performing": 0.1 * sum(margin) / 9,
+            "game/learner/truncated/performing": 1 / 9,
+            "game/learner/truncated/detection": 0.0,
+            "game/learner/readable": 6 / 9,
+            "game/learner/accuracy": 2 / 9,
+            "game/learner/abstained": 1 / 9,
+        }
+    )
+
+
+def test_a_learner_who_does_not_vote_has_no_metrics_of_votes():
+    metrics = learner_metrics([voted("1 1 2", voters="referees", referees=3)], RewardRules(), ["spy", "civilian"])
+    assert set(metrics) == {
+        f"game/learner/{name}" for name in ("unmarked", "reward_performing", "truncated/performing")
+    }

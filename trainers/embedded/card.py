@@ -20,7 +20,7 @@ tags: [spyrl, self-play]
 ---
 # {base}, trained by "Who is the spy?" on {task}
 
-Self-play without labels, reward model or judge: {players} players do the task, one of them with a masked document, then
+{kind} without labels, reward model or judge: {players} players do the task, one of them with a masked document, then
 vote on who that was. The votes are the reward.
 
 | | |
@@ -54,6 +54,7 @@ def model_card(
     """The card as Markdown. ``stages`` counts iterations by trained stage."""
     lora = config.ds.lora
     return _CARD.format(
+        kind=f"Play against opponents ({_opponents(config)})" if config.opponent_of else "Self-play",
         base=facts["base_model"],
         sha256=facts["weights_sha256"],
         task=config.game.task,
@@ -68,12 +69,17 @@ def model_card(
         lr=config.actor.adam.lr,
         temperature=config.rollout.temperature,
         seed=config.train.seed,
-        measured=_measured(compared),
+        measured=_measured(compared, config.eval.opponent),
     )
 
 
-def _measured(compared: Mapping[str, tuple[Estimate, Estimate]]) -> str:
+def _opponents(config: Config) -> str:
+    return ", ".join(f"{role}: `{player}`" for role, player in config.opponent_of.items())
+
+
+def _measured(compared: Mapping[str, tuple[Estimate, Estimate]], opponent: str) -> str:
     if not compared:
         return "Nothing was measured (`--eval.games 0`)."
-    head = "The same deals before and after training, on held-out documents; 95 % intervals.\n\n| | before | after | n |\n|---|---|---|---|\n"
+    against = f" Lines that begin with `learner` are against `{opponent}`." if opponent else ""
+    head = f"The same deals before and after training, on held-out documents; 95 % intervals.{against}\n\n| | before | after | n |\n|---|---|---|---|\n"
     return head + "\n".join("| " + " | ".join(row) + " |" for row in comparison_lines(compared))

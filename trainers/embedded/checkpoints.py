@@ -13,6 +13,7 @@ import torch
 
 from trainers.curriculum import Curriculum
 from trainers.embedded.config import Config
+from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
 
 VERSION = 1
@@ -40,6 +41,7 @@ class RunFolder:
         self.path = Path(config.ckpt.output_dir)
         self.games, self.final = self.path / "games", self.path / "final"
         self._checkpoints, self._keep = self.path / "checkpoints", config.ckpt.max_num
+        self._config = config
         if (self.path / "config.json").exists() and not config.ckpt.load_enable:
             raise ValueError(
                 f"{self.path} holds a run already; choose another --ckpt.output_dir, or go on with --ckpt.load_enable"
@@ -62,17 +64,28 @@ class RunFolder:
 
     def trained_stages(self) -> dict[str, int]:
         """How many iterations trained which stage, over the whole run."""
-        file = self.path / "metrics.jsonl"
+        return dict(Counter(row["stage"] for row in self._rows("metrics.jsonl")))
+
+    def steps_of(self, name: str) -> list[int]:
+        """The iterations that have a line in ``name``."""
+        return [row["step"] for row in self._rows(name)]
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        file = self.path / name
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return dict(Counter(json.loads(line)["stage"] for line in lines))
+        return [json.loads(line) for line in lines]
 
     def games_of(self, step: int) -> Path:
         """The file of an iteration's games."""
         return self.games / f"step_{step:06d}.jsonl"
 
+    def checkpoint_of(self, step: int) -> Path:
+        """The folder of the checkpoint after an iteration."""
+        return self._checkpoints / f"step_{step}"
+
     def save(self, config: Config, policy: Policy, progress: Progress) -> None:
         """Write a checkpoint beside its place, move it there, and remove the oldest beyond ``--ckpt.max_num``."""
-        place = self._checkpoints / f"step_{progress.step}"
+        place = self.checkpoint_of(progress.step)
         staging = self._checkpoints / f".{place.name}.partial"
         shutil.rmtree(staging, ignore_errors=True)
         policy.export(staging)
@@ -88,7 +101,14 @@ class RunFolder:
         shutil.rmtree(place, ignore_errors=True)
         staging.replace(place)
         for old in self._saved()[: -self._keep]:
-            shutil.rmtree(old)
+            if old not in self._pool(progress.step):
+                shutil.rmtree(old)
+
+    def _pool(self, step: int) -> list[Path]:
+        """The checkpoints that iterations after ``step`` may play against."""
+        config = self._config
+        steps = kept_for_pool(config.opponent_of.values(), step, config.ckpt.save_steps, config.opponents.pool)
+        return [self.checkpoint_of(step) for step in steps]
 
     def _saved(self) -> list[Path]:
         return sorted(self._checkpoints.glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))
@@ -120,7 +140,7 @@ class RunFolder:
                 kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
                 with file.open("r+b") as lines:
                     lines.truncate(sum(map(len, kept)))  # in one go: a run killed here loses nothing
-        for file in [*self.games.glob("step_*.jsonl"), *self.games.glob("eval_[0-9]*.jsonl")]:
+        for file in self.games.glob("*_[0-9]*.jsonl"):  # not the evaluations before and after training
             if int(file.stem.rpartition("_")[2]) > step:
                 file.unlink()
 
@@ -144,6 +164,9 @@ def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> No
     fixed += [("rollout", name) for name in ("temperature", "max_new_tokens", "performing", "detection")]
     fixed += [("rollout", "chat_template_kwargs"), ("data", "max_len"), ("data", "max_samples")]
     fixed += [("actor", "model_name_or_path"), ("data", "documents"), ("data", "input_key"), ("eval", "games")]
+    fixed += [("opponents",), ("eval", "opponent")]
+    if "past" in then["opponents"].values():
+        fixed += [("ckpt", "save_steps")]  # which checkpoints are in the pool
     for path in fixed:
         old, new = then, now
         for key in path:
@@ -151,9 +174,13 @@ def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> No
         if old != new:
             flag, old, new = _setting(".".join(path), old, new)
             raise ValueError(
-                f"{where} was made with --{flag} {old}, and now it is {new}; resume with the same, or begin a new run "
+                f"{where} was made with --{flag} {_said(old)}, and now it is {_said(new)}; resume with the same, or begin a new run "
                 "in another --ckpt.output_dir"
             )
+
+
+def _said(value: Any) -> str:
+    return str(value) or "''"
 
 
 def _setting(flag: str, old: Any, new: Any) -> tuple[str, Any, Any]:

@@ -109,9 +109,10 @@ def _plan(config: Config) -> str:
     if source and source != ABSTRACTS and (Path(source).exists() or source.count(":") != 3):
         next(read_documents(source, config.data.input_key))
     games, players = config.games_per_iteration, config.game.players
+    opponents = "".join(f", {role} played by {player}" for role, player in config.opponent_of.items())
     return (
         f"{config.train.iterations} iterations of {games} games with {players} players ({config.game.task}, voters "
-        f"{config.game.voters}, schedule {config.game.schedule}); results in {config.ckpt.output_dir}"
+        f"{config.game.voters}, schedule {config.game.schedule}{opponents}); results in {config.ckpt.output_dir}"
     )
 
 
@@ -126,6 +127,8 @@ def _close(console: Console, config: Config, result: Result) -> None:
         )
     if result.compared:
         chance = f"chance is 1/{config.game.players} = {1 / config.game.players:.3f} where every vote names a player"
+        if config.eval.opponent:
+            chance += f"; lines that begin with 'learner' are against {config.eval.opponent}"
         table = Table(
             "", "before", "after", "n", title="The same held-out games before and after, 95 % intervals", caption=chance
         )

@@ -13,8 +13,10 @@ from typing import Any
 
 from spy_env import PRESETS, RewardRules, Rules, Stage
 from trainers.curriculum import Schedule
+from trainers.embedded.lineup import check_fixed, check_opponents
 from trainers.embedded.loss import LossRules
 from trainers.engines import Sampling
+from trainers.samples import ROLES
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Adam:
 
 @dataclass(frozen=True)
 class Actor:
-    """The model that is trained and plays all seats."""
+    """The model that is trained: the learner, who plays all seats that no opponent plays."""
 
     model_name_or_path: str = "smollm2-135m"  # a folder, a hub id, or "smollm2-135m": the small model of the first run
     adam: Adam = field(default_factory=Adam)
@@ -110,6 +112,7 @@ class Eval:
 
     games: int = 0  # 0: none. The first documents of the corpus are held out, one a game
     steps: int | None = None  # also every so many iterations
+    opponent: str = ""  # also the learner against this one, on either side: as in --opponents, but for "past"
 
 
 @dataclass(frozen=True)
@@ -178,10 +181,23 @@ class GameConfig:
     abstention_high: float = 0.5
 
 
+@dataclass(frozen=True)
+class OpponentsConfig:
+    """Who plays the seats of a role: "" is the learner; else "scripted", "random", "model:FOLDER_OR_ID" (frozen),
+    "endpoint:URL#MODEL", "initial" (the model before training) or "past" (a checkpoint of this run, drawn each iteration).
+    """
+
+    spy: str = ""
+    civilian: str = ""
+    referee: str = ""
+    pool: int = 5  # "past" is one of so many last checkpoints (every --ckpt.save_steps), which are kept for it
+
+
 AT_LEAST_ONE = {
     "train": ("iterations", "batch_size", "micro_batch_size", "max_tokens_per_gpu", "max_epochs"),
     "rollout": ("batch_size", "n_samples_per_prompt", "micro_batch_size", "max_tokens_per_gpu"),
     "ckpt": ("save_steps", "max_num"),
+    "opponents": ("pool",),
 }
 
 
@@ -199,6 +215,7 @@ class Config:
     ckpt: Ckpt = field(default_factory=Ckpt)
     logger: Logger = field(default_factory=Logger)
     ds: Ds = field(default_factory=Ds)
+    opponents: OpponentsConfig = field(default_factory=OpponentsConfig)
 
     def __post_init__(self) -> None:
         # these raise for values that they can't take
@@ -217,6 +234,20 @@ class Config:
             raise ValueError(f"--actor.shared_prompts is {self.actor.shared_prompts!r}; choose one of {known}")
         if self.ds.param_dtype not in ("auto", "bf16", "fp32"):
             raise ValueError(f"--ds.param_dtype is {self.ds.param_dtype!r}; choose auto, bf16 or fp32")
+        if self.opponent_of:
+            check_opponents(self.opponent_of, self.game.voters, self.game.schedule)
+        if self.eval.opponent:
+            check_fixed(self.eval.opponent, self.eval.games)
+
+    @property
+    def opponent_of(self) -> dict[str, str]:
+        """The opponents by role; the learner's roles are left out."""
+        return {role: player for role in ROLES if (player := getattr(self.opponents, role))}
+
+    @property
+    def learner_roles(self) -> tuple[str, ...]:
+        """The roles that the learner plays."""
+        return tuple(role for role in ROLES if role not in self.opponent_of)
 
     @property
     def rules(self) -> Rules:

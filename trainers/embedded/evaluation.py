@@ -1,34 +1,84 @@
-"""The same deals on documents never trained on, played before and after training."""
+"""The same deals on documents never trained on, played before, during and after training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
 
-from spy_env import Document, Game, RewardRules
+from spy_env import Document, Game, read_games, write_games
+from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.config import Config
-from trainers.estimates import Estimate, measure
+from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, tables_of
+from trainers.engines import Engine
+from trainers.estimates import Estimate
 from trainers.rollout import Table, deal_to_fit, play_games
 
-
-def evaluation_games(config: Config, documents: Sequence[Document], table: Table) -> list[Game]:
-    """Deal one game for each held-out document; the same for every policy."""
-    return [
-        deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, table)
-        for i, document in enumerate(documents)
-    ]
+Measured = Mapping[str, Estimate]
+CURVES = "evaluations.jsonl"
 
 
-def play_evaluation(games: Sequence[Game], table: Table) -> list[Game]:
-    """Play dealt games to their end."""
-    return [played.game for played in play_games(games, table)]
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """The deals, one for each held-out document, and the tables that they are played at, by kind of match."""
+
+    config: Config
+    folder: RunFolder
+    dealt: Sequence[Game]
+    tables: Mapping[str, Table]
+
+    @classmethod
+    def of(
+        cls, config: Config, folder: RunFolder, documents: Sequence[Document], table: Table, opponent: Engine | None
+    ) -> HeldOut:
+        """Deal games whose prompts fit the learner's engine and the opponent's; the same for every policy."""
+        tables = tables_of(table, opponent)
+        seated = list(tables.values())[-1]  # with everybody who plays at any of them
+        dealt = [
+            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated)
+            for i, document in enumerate(documents)
+        ]
+        return cls(config, folder, dealt, tables)
+
+    def evaluate(self, point: str, fresh: bool = True) -> tuple[list[Game], Measured]:
+        """Play the deals at every table. Returns the games of self-play, and what all games say; nothing of no deals.
+
+        Those played before training are read instead where they aren't ``fresh``: a resumed run has trained since.
+        """
+        games = {kind: self._played(file_of(kind, point), table, fresh) for kind, table in self.tables.items()}
+        return games[SELF_PLAY], measure_all(games, self.config.reward_rules) if self.dealt else {}
+
+    def _played(self, name: str, table: Table, fresh: bool) -> list[Game]:
+        file = self.folder.games / name
+        if not fresh and self.dealt:
+            saved = list(read_games(file)) if file.exists() else []
+            if len(saved) != len(self.dealt):
+                raise ValueError(
+                    f"{file} holds {len(saved)} of the {len(self.dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
+                )
+            return saved
+        file.unlink(missing_ok=True)
+        games = [played.game for played in play_games(self.dealt, table)]
+        write_games(file, games)
+        return games
+
+    def record(self, step: int, measured: Measured) -> dict[str, float]:
+        """Write a point of the curves, and return it as metrics. Once: a resumed run comes to its first and its last again."""
+        if not measured or step in self.folder.steps_of(CURVES):
+            return {}
+        self.folder.append(CURVES, curve_row(step, measured, self.config.eval.opponent))
+        return {f"eval/{name}": estimate.value for name, estimate in measured.items()}
 
 
-def comparison(
-    before: Sequence[Game], after: Sequence[Game], rules: RewardRules
-) -> dict[str, tuple[Estimate, Estimate]]:
-    """Every measure before and after."""
-    first, last = measure(before, rules), measure(after, rules)
-    return {name: (first[name], last[name]) for name in first}
+def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
+    """A line of ``evaluations.jsonl``; an interval has no ends (null) where a single game tells none."""
+    values = {name: estimate.value for name, estimate in measured.items()}
+    intervals = {
+        name: [end if isfinite(end) else None for end in (estimate.low, estimate.high)]
+        for name, estimate in measured.items()
+    }
+    return {"step": step, **({"opponent": opponent} if opponent else {}), **values, "intervals": intervals}
 
 
 def comparison_lines(compared: Mapping[str, tuple[Estimate, Estimate]]) -> list[tuple[str, str, str, str]]:

@@ -16,11 +16,12 @@ from trainers.curriculum import Curriculum
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.config import Config
-from trainers.embedded.evaluation import comparison, evaluation_games, play_evaluation
+from trainers.embedded.evaluation import HeldOut
+from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
-from trainers.estimates import Estimate, measure
+from trainers.estimates import Estimate
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
-from trainers.metrics import game_metrics, sample_metrics
+from trainers.metrics import game_metrics, learner_metrics, sample_metrics
 from trainers.rollout import Played, Table, deal_to_fit, play_games
 from trainers.samples import samples_of
 
@@ -46,6 +47,7 @@ class Training:
     config: Config
     policy: Policy
     table: Table
+    opponents: Opponents
     folder: RunFolder
     display: Display
 
@@ -69,7 +71,8 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     )
     policy = Policy(config, model_folder)
     table = Table(policy.engine, config.sampling, config.data.max_len)
-    training = Training(config, policy, table, run, display)
+    opponents = Opponents(config, policy, run.checkpoint_of)
+    training = Training(config, policy, table, opponents, run, display)
     state = Progress(0, 0, Curriculum.start(config.schedule, config.reward_rules, config.game.rae, config.game.alpha))
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
@@ -78,39 +81,41 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     run.write_config(config, facts)
 
     display.doing("playing held-out games before training")
-    dealt = evaluation_games(config, corpus.held_out, table)
-    before = _evaluated(run, "eval_before.jsonl", dealt, table, fresh=state.step == 0)
-    clock.start_training()
-    state = _iterations(training, corpus.training(state.documents), state, dealt, clock)
+    held_out = HeldOut.of(config, run, corpus.held_out, table, opponents.of_evaluations)
+    with _Board(config.logger.tensorboard_dir, state.step) as board:
+        _, before = held_out.evaluate("before", fresh=state.step == 0)
+        if config.eval.opponent and state.step == 0:
+            board.write(0, held_out.record(0, before))
+        clock.start_training()
+        state = _iterations(training, corpus.training(state.documents), state, held_out, clock, board)
 
-    display.doing("playing the same held-out games after training")
-    after = _evaluated(run, "eval_after.jsonl", dealt, table, fresh=True)
-    compared = comparison(before, after, config.reward_rules) if after else {}
+        display.doing("playing the same held-out games after training")
+        games, after = held_out.evaluate("after")
+        if config.eval.opponent:
+            board.write(state.step, held_out.record(state.step, after))
+    compared = {name: (before[name], after[name]) for name in before}
     stages = run.trained_stages()
     policy.export(run.final)
     (run.final / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
-    return Result(run.path, stages, compared, _example(after, run, state.step), facts)
+    return Result(run.path, stages, compared, _example(games, run, state.step), facts)
 
 
 def _iterations(
-    training: Training, documents: Iterator[Document], state: Progress, dealt: Sequence[Game], clock: _Clock
+    training: Training, documents: Iterator[Document], state: Progress, held_out: HeldOut, clock: _Clock, board: _Board
 ) -> Progress:
     """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
     config, run, first = training.config, training.folder, state.step
-    with _Board(config.logger.tensorboard_dir, first) as board:
-        while state.step < config.train.iterations and not clock.late(state.step - first):
-            stage = _named(state.curriculum)
-            state, metrics, seconds = iterate(training, documents, state)
-            board.write(state.step, metrics)
-            left = clock.left(state.step - first, config.train.iterations - state.step)
-            training.display.step(state.step, stage, metrics, seconds, left)
-            if config.eval.steps and state.step % config.eval.steps == 0:
-                games = _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, training.table, fresh=True)
-                measured = {name: estimate.value for name, estimate in measure(games, config.reward_rules).items()}
-                run.append("evaluations.jsonl", {"step": state.step, **measured})
-                board.write(state.step, {f"eval/{name}": value for name, value in measured.items()})
-            if state.step % config.ckpt.save_steps == 0:
-                run.save(config, training.policy, state)
+    while state.step < config.train.iterations and not clock.late(state.step - first):
+        stage = _named(state.curriculum)
+        state, metrics, seconds = iterate(training, documents, state)
+        board.write(state.step, metrics)
+        left = clock.left(state.step - first, config.train.iterations - state.step)
+        training.display.step(state.step, stage, metrics, seconds, left)
+        if config.eval.steps and state.step % config.eval.steps == 0:
+            _, measured = held_out.evaluate(f"{state.step:06d}")
+            board.write(state.step, held_out.record(state.step, measured))
+        if state.step % config.ckpt.save_steps == 0:
+            run.save(config, training.policy, state)
     if state.step > first and state.step % config.ckpt.save_steps:
         run.save(config, training.policy, state)
     return state
@@ -127,7 +132,8 @@ def iterate(
     started = time.monotonic()
     training.display.doing("playing")
     batch = list(islice(documents, config.rollout.batch_size))
-    played = play_games(deal_games(config, batch, curriculum, step, training.table), training.table)
+    table = training.opponents.table_at(training.table, step)
+    played = play_games(deal_games(config, batch, curriculum, step, table), table)
     games = [one.game for one in played]
     generated = time.monotonic()
 
@@ -138,7 +144,8 @@ def iterate(
 
     stage = _named(curriculum)
     metrics |= _curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
-    training.folder.append("metrics.jsonl", {"step": step, "stage": stage, **metrics})
+    met = {f"opponent/{role}": name for role, name in training.opponents.names_at(step).items()}
+    training.folder.append("metrics.jsonl", {"step": step, "stage": stage, **met, **metrics})
     tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
     timings = {"generate_s": generated - started, "update_s": updated - generated, "tokens_generated": tokens}
     training.folder.append("timings.jsonl", {"step": step, **timings})
@@ -164,15 +171,21 @@ def deal_games(
 
 
 def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
-    """Samples, their advantages, and the policy's update on them; returns the metrics of all three."""
+    """Samples, their advantages, and the policy's update on them; returns the metrics of all three.
+
+    Advantages are computed over all players of a game, and those of opponents are left out. A game's trained voters
+    share a role, so a detection group is the learner's as a whole or not at all.
+    """
     games = [one.game for one in played]
     samples, advantages = [], []
     for stage in curriculum.stages:
-        own = samples_of(played, stage, config.reward_rules)
+        own = samples_of(played, stage, config.reward_rules, config.learner_roles)
         worth = curriculum.advantages(games, stage)
         samples += own
         advantages += [worth[sample.game, sample.seat] for sample in own]
     metrics = game_metrics(games, config.reward_rules) | sample_metrics(samples)
+    if config.opponent_of:
+        metrics |= learner_metrics(games, config.reward_rules, config.learner_roles)
     return metrics | policy.update(samples, advantages) | {"learning_rate": config.actor.adam.lr}
 
 
@@ -183,26 +196,6 @@ def _curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
         "game/abstention_average": curriculum.abstention.value,
         "game/forced_switches": float(curriculum.forced),
     }
-
-
-def _evaluated(run: RunFolder, name: str, dealt: Sequence[Game], table: Table, fresh: bool) -> list[Game]:
-    """Play the held-out games; or read them, for a resumed run that played them before it trained.
-
-    Raises:
-        ValueError: they are to be read and aren't all there; the model of then is gone.
-    """
-    file = run.games / name
-    if not fresh and dealt:
-        saved = list(read_games(file)) if file.exists() else []
-        if len(saved) != len(dealt):
-            raise ValueError(
-                f"{file} holds {len(saved)} of the {len(dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
-            )
-        return saved
-    file.unlink(missing_ok=True)
-    games = play_evaluation(dealt, table) if dealt else []
-    write_games(file, games)
-    return games
 
 
 def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:

@@ -1,0 +1,168 @@
+"""The engines of those who don't learn. The learner's earlier weights are put in place for as long as they play, so that
+at most one model of the pool is in memory; with LoRA none is, but an adapter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from trainers.embedded.checkpoints import STATE
+from trainers.embedded.config import Config
+from trainers.embedded.lineup import INITIAL, OPPONENTS, drawn_at
+from trainers.embedded.policy import Policy
+from trainers.engines import Engine, Failed, Reply, Request
+from trainers.local_engine import Encoder, LocalEngine
+from trainers.rollout import Table
+from trainers.seat_players import engine_for, read_player
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """An engine of weights that are put in place while it plays, and taken away again."""
+
+    playing: Callable[[], AbstractContextManager[LocalEngine]]
+    encoder: Encoder
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """As the local engine's."""
+        with self.playing() as engine:
+            return engine.generate(requests)
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """As the learner counts."""
+        return len(self.encoder.encode(prompt, prefill))
+
+
+class Opponents:
+    """Who plays at each iteration what the learner doesn't."""
+
+    def __init__(self, config: Config, policy: Policy, checkpoint_of: Callable[[int], Path]) -> None:
+        """``checkpoint_of`` an iteration is a folder as ``RunFolder.save`` writes it.
+
+        Raises:
+            ValueError: an opponent's model can't be loaded, or what it needs isn't installed.
+        """
+        self._config, self._by_role = config, config.opponent_of
+        self._earlier = EarlierWeights(config, policy, checkpoint_of)
+        named = dict.fromkeys([*self._by_role.values(), *filter(None, [config.eval.opponent])])
+        self._engines = {player: self._fixed(player) for player in named if player != "past"}
+
+    def _fixed(self, text: str) -> Engine:
+        player = read_player(text, OPPONENTS)
+        if player.kind == "initial":
+            return self._earlier.engine(INITIAL)
+        return engine_for(
+            player, rows=self._config.rollout.micro_batch_size, template_options=self._config.template_options
+        )
+
+    @property
+    def of_evaluations(self) -> Engine | None:
+        """The opponent of the evaluations, where there is one."""
+        return self._engines.get(self._config.eval.opponent)
+
+    def table_at(self, table: Table, step: int) -> Table:
+        """The learner's table, with the opponents of iteration ``step``."""
+        return replace(table, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
+
+    def names_at(self, step: int) -> dict[str, str]:
+        """Who they are, by role; a past self with the iteration that it is of."""
+        return {
+            role: f"past:{self._drawn(step)}" if player == "past" else player for role, player in self._by_role.items()
+        }
+
+    def _engine_at(self, player: str, step: int) -> Engine:
+        return self._earlier.engine(self._drawn(step)) if player == "past" else self._engines[player]
+
+    def _drawn(self, step: int) -> int:
+        config = self._config
+        return drawn_at(step, config.train.seed, config.ckpt.save_steps, config.opponents.pool)
+
+
+class EarlierWeights:
+    """The learner's weights as they were after an iteration, or ``INITIAL``."""
+
+    def __init__(self, config: Config, policy: Policy, checkpoint_of: Callable[[int], Path]) -> None:
+        """Nothing is loaded before it plays."""
+        self._policy, self._checkpoint_of = policy, checkpoint_of
+        self._encoder, self._rows = policy.engine.encoder, config.rollout.micro_batch_size
+        self._engines: dict[int, Frozen] = {}
+        self._held: dict[bool, tuple[int, Any]] = {}  # the model before training, and one of the pool
+
+    def engine(self, step: int) -> Frozen:
+        """The learner as it was; the same engine whenever it is asked for."""
+        return self._engines.setdefault(step, Frozen(lambda: self._playing(step), self._encoder))
+
+    @contextlib.contextmanager
+    def _playing(self, step: int) -> Iterator[LocalEngine]:
+        in_place = self._adapter(step) if self._policy.lora else self._model(step)
+        with in_place as model, self._policy.precision():
+            yield LocalEngine(model, self._encoder, self._rows)
+
+    @contextlib.contextmanager
+    def _adapter(self, step: int) -> Iterator[Any]:
+        model = self._policy.model
+        if step == INITIAL:
+            with model.disable_adapter():
+                yield model
+        else:
+            with _in_place(model, self._hold(step, _adapter_of)):
+                yield model
+
+    @contextlib.contextmanager
+    def _model(self, step: int) -> Iterator[Any]:
+        if step == INITIAL and self._policy.reference is not None:
+            yield self._policy.reference
+        else:
+            yield self._hold(step, self._whole_model)
+
+    def _hold(self, step: int, load: Callable[[Path], Any]) -> Any:
+        """What is loaded for an iteration; another of the pool goes before it comes."""
+        pooled = step != INITIAL
+        if self._held.get(pooled, (None,))[0] != step:
+            self._held.pop(pooled, None)
+            place = self._checkpoint_of(step) if pooled else Path(self._policy.source)
+            if pooled and not place.is_dir():
+                raise ValueError(
+                    f"{place} is gone, and --opponents.* past plays with it; put it back, or begin a new run in another "
+                    "--ckpt.output_dir"
+                )
+            self._held[pooled] = step, load(place)
+        return self._held[pooled][1]
+
+    def _whole_model(self, folder: Path) -> Any:
+        dtype = torch.bfloat16 if self._policy.bf16 else torch.float32
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        return model.to(self._policy.device).eval().requires_grad_(False)
+
+
+def _adapter_of(folder: Path) -> dict[str, Tensor]:
+    """A checkpoint's adapter; the optimizer's state beside it isn't read."""
+    weights = torch.load(folder / STATE, map_location="cpu", mmap=True, weights_only=True)["weights"]
+    return {name: weight.clone() for name, weight in weights.items()}  # the file may be removed
+
+
+@contextlib.contextmanager
+def _in_place(model: Any, weights: dict[str, Tensor]) -> Iterator[None]:
+    """Other weights in a model's parameters; the model's own come back bit for bit."""
+    parameters = {name: parameter for name, parameter in model.named_parameters() if name in weights}
+    own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    try:
+        _copy(weights, parameters)
+        yield
+    finally:
+        _copy(own, parameters)
+
+
+@torch.no_grad()
+def _copy(weights: dict[str, Tensor], parameters: dict[str, Tensor]) -> None:
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
