@@ -178,8 +178,11 @@ def test_going_on_with_what_baselines_and_weights_depend_on_changed_is_refused_b
 
 def test_a_checkpoint_of_another_version_is_refused(place, copied):
     progress = copied / "checkpoints" / "step_6" / "progress.json"
-    progress.write_text(progress.read_text(encoding="utf-8").replace('"version": 1', '"version": 99'), encoding="utf-8")
-    with pytest.raises(ValueError, match="version 99; this package reads version 1"):
+    progress.write_text(progress.read_text(encoding="utf-8").replace('"version": 2', '"version": 99'), encoding="utf-8")
+    with pytest.raises(
+        ValueError,
+        match=r"step_6 is of checkpoint version 99; this package reads version 2. Go on with the spy-env that made it",
+    ):
         tiny_runs.run(resumed(place))
 
 

@@ -144,7 +144,7 @@ def test_a_checkpoint_that_was_being_written_is_not_taken_for_one(place, stopped
 
     def save(state, file):
         if ".step_4." in str(file):
-            file.write_bytes(b"half")
+            file.write(b"half")
             raise KilledError
         whole(state, file)
 

@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import tyro
@@ -35,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     config = parse(arguments)
     console = Console()
     if dry_run:
-        console.print_json(json.dumps(asdict(config)))
+        console.print_json(json.dumps(config.without_secrets()))
         console.print(_plan(config), highlight=False)
         return 0
     transformers_logging.disable_progress_bar()

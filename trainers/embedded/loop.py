@@ -10,12 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spy_env import Document, Game, read_games, write_games
+from spy_env import Document, Game, read_games
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.config import Config
+from trainers.embedded.disk import new_folder
 from trainers.embedded.evaluation import comparison, evaluation_games, play_evaluation
 from trainers.embedded.policy import Policy
 from trainers.estimates import Estimate, measure
@@ -87,8 +88,9 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     after = _evaluated(run, "eval_after.jsonl", dealt, table, fresh=True)
     compared = comparison(before, after, config.reward_rules) if after else {}
     stages = run.trained_stages()
-    policy.export(run.final)
-    (run.final / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
+    with new_folder(run.final) as folder:
+        policy.export(folder)
+        (folder / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
     return Result(run.path, stages, compared, _example(after, run, state.step), facts)
 
 
@@ -142,7 +144,7 @@ def iterate(
     tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
     timings = {"generate_s": generated - started, "update_s": updated - generated, "tokens_generated": tokens}
     training.folder.append("timings.jsonl", {"step": step, **timings})
-    write_games(training.folder.games_of(step), games)
+    training.folder.write_games(training.folder.games_of(step), games)
     return Progress(step, state.documents + len(batch), moved), metrics, updated - started
 
 
@@ -199,9 +201,8 @@ def _evaluated(run: RunFolder, name: str, dealt: Sequence[Game], table: Table, f
                 f"{file} holds {len(saved)} of the {len(dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
             )
         return saved
-    file.unlink(missing_ok=True)
     games = play_evaluation(dealt, table) if dealt else []
-    write_games(file, games)
+    run.write_games(file, games)
     return games
 
 
