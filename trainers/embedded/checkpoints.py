@@ -82,9 +82,12 @@ class RunFolder:
 
     def trained_stages(self) -> dict[str, int]:
         """How many iterations trained which stage, over the whole run."""
-        file = self.path / "metrics.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return dict(Counter(json.loads(line)["stage"] for line in lines))
+        return dict(Counter(row["stage"] for row in disk.read_log(self.path / "metrics.jsonl")))
+
+    def evaluation_seconds(self) -> float:
+        """How long the held-out games took before training."""
+        rows = disk.read_log(self.path / "timings.jsonl")
+        return next((row["evaluate_s"] for row in rows if row["step"] == 0), 0.0)
 
     def games_of(self, step: int) -> Path:
         """The file of an iteration's games."""
@@ -102,7 +105,9 @@ class RunFolder:
                 "documents": progress.documents,
                 "curriculum": json.loads(progress.curriculum.to_json()),
                 "config": config.without_secrets(),
-                "sizes": {path.name: path.stat().st_size for path in sorted(folder.iterdir())},
+                "sizes": {
+                    str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
+                },
             }
             (folder / PROGRESS).write_text(json.dumps(row, indent=2), encoding="utf-8")
         self._prune(progress.step)
@@ -129,7 +134,7 @@ class RunFolder:
         """
         saved = self._saved()
         if not saved:
-            self._cut(0)
+            self._cut(-1)
             return None
         before = f"go on from {saved[-2].name}" if saved[1:] else "begin again"
         try:

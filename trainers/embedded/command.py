@@ -18,6 +18,7 @@ from spy_env.viewer import game_text
 from trainers.corpus import ABSTRACTS
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
+from trainers.embedded.disk import NotWrittenError
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         with Display(console, config.train.iterations, config.train.max_minutes) as display:
             result = train(config, _model_folder(config, display), display)
-    except (GamesFailedError, NotFiniteError) as error:
+    except (GamesFailedError, NotFiniteError, NotWrittenError) as error:
         print(
             f"spyrl train stopped: {error}\nThe last checkpoint, if there is one, is whole; go on with --ckpt.load_enable.",
             file=sys.stderr,

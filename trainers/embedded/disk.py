@@ -6,12 +6,14 @@ A folder is filled under a hidden name beside its place and moved there; ``mend`
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PARTIAL, REPLACED, REMOVED = "partial", "replaced", "removed"
 _WAYS_OUT = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space")
@@ -66,6 +68,12 @@ def append(file: Path, text: str) -> None:
         except BaseException:
             raw.truncate(before)
             raise
+
+
+def read_log(file: Path) -> list[dict[str, Any]]:
+    """The lines of a JSON lines file, also while another process adds to it; none where there is no file yet."""
+    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from spy_env import Document, Game, read_games
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
+from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
+from trainers.embedded.clock import Clock
 from trainers.embedded.config import Config
 from trainers.embedded.disk import new_folder
 from trainers.embedded.evaluation import comparison, evaluation_games, play_evaluation
@@ -27,6 +29,8 @@ from trainers.samples import samples_of
 
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not
+
+BEFORE = "eval_before.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,10 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
 
     Raises:
         ValueError: what was asked for can't be done; said before anything is generated.
-        GamesFailedError, NotFiniteError: an iteration could not be trained; the last checkpoint is whole.
+        GamesFailedError, NotFiniteError, NotWrittenError: an iteration could not be trained or written; the last
+            checkpoint is whole.
     """
-    clock = _Clock(config)
+    clock = Clock(config.train.max_minutes)
     run = RunFolder(config)
     corpus = Corpus(
         config.game.task,
@@ -76,16 +81,16 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         state = saved
         display.say(f"going on after iteration {state.step}")
     facts = _facts(config, model_folder, policy)
-    run.write_config(config, facts)
-
-    display.doing("playing held-out games before training")
-    dealt = evaluation_games(config, corpus.held_out, table)
-    before = _evaluated(run, "eval_before.jsonl", dealt, table, fresh=state.step == 0)
-    clock.start_training()
-    state = _iterations(training, corpus.training(state.documents), state, dealt, clock)
+    with trackers.opened(config, run.path, state.step) as tell:
+        run.write_config(config, facts)
+        display.doing("playing held-out games before training")
+        dealt = evaluation_games(config, corpus.held_out, table)
+        before = _evaluated_before(run, dealt, table, state.step)
+        clock.start_training(run.evaluation_seconds())
+        state = _iterations(training, corpus.training(state.documents), state, dealt, clock, tell)
 
     display.doing("playing the same held-out games after training")
-    after = _evaluated(run, "eval_after.jsonl", dealt, table, fresh=True)
+    after = _evaluated(run, "eval_after.jsonl", dealt, table)
     compared = comparison(before, after, config.reward_rules) if after else {}
     stages = run.trained_stages()
     with new_folder(run.final) as folder:
@@ -95,24 +100,28 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
 
 
 def _iterations(
-    training: Training, documents: Iterator[Document], state: Progress, dealt: Sequence[Game], clock: _Clock
+    training: Training,
+    documents: Iterator[Document],
+    state: Progress,
+    dealt: Sequence[Game],
+    clock: Clock,
+    tell: trackers.Write,
 ) -> Progress:
     """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
     config, run, first = training.config, training.folder, state.step
-    with _Board(config.logger.tensorboard_dir, first) as board:
-        while state.step < config.train.iterations and not clock.late(state.step - first):
-            stage = _named(state.curriculum)
-            state, metrics, seconds = iterate(training, documents, state)
-            board.write(state.step, metrics)
-            left = clock.left(state.step - first, config.train.iterations - state.step)
-            training.display.step(state.step, stage, metrics, seconds, left)
-            if config.eval.steps and state.step % config.eval.steps == 0:
-                games = _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, training.table, fresh=True)
-                measured = {name: estimate.value for name, estimate in measure(games, config.reward_rules).items()}
-                run.append("evaluations.jsonl", {"step": state.step, **measured})
-                board.write(state.step, {f"eval/{name}": value for name, value in measured.items()})
-            if state.step % config.ckpt.save_steps == 0:
-                run.save(config, training.policy, state)
+    while state.step < config.train.iterations and not clock.late(state.step - first):
+        stage = _named(state.curriculum)
+        state, metrics, seconds = iterate(training, documents, state)
+        left = clock.left(state.step - first, config.train.iterations - state.step)
+        training.display.step(state.step, stage, metrics, seconds, left)
+        measured: dict[str, float] = {}
+        if config.eval.steps and state.step % config.eval.steps == 0:
+            games = _evaluated(run, f"eval_{state.step:06d}.jsonl", dealt, training.table)
+            measured = {name: estimate.value for name, estimate in measure(games, config.reward_rules).items()}
+            run.append("evaluations.jsonl", {"step": state.step, **measured})
+        tell(state.step, trackers.metrics_of(metrics, measured))
+        if state.step % config.ckpt.save_steps == 0:
+            run.save(config, training.policy, state)
     if state.step > first and state.step % config.ckpt.save_steps:
         run.save(config, training.policy, state)
     return state
@@ -187,23 +196,31 @@ def _curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
     }
 
 
-def _evaluated(run: RunFolder, name: str, dealt: Sequence[Game], table: Table, fresh: bool) -> list[Game]:
+def _evaluated(run: RunFolder, name: str, dealt: Sequence[Game], table: Table) -> list[Game]:
+    """Play the held-out games."""
+    games = play_evaluation(dealt, table) if dealt else []
+    run.write_games(run.games / name, games)
+    return games
+
+
+def _evaluated_before(run: RunFolder, dealt: Sequence[Game], table: Table, step: int) -> list[Game]:
     """Play the held-out games; or read them, for a resumed run that played them before it trained.
 
     Raises:
         ValueError: they are to be read and aren't all there; the model of then is gone.
     """
-    file = run.games / name
-    if not fresh and dealt:
-        saved = list(read_games(file)) if file.exists() else []
-        if len(saved) != len(dealt):
-            raise ValueError(
-                f"{file} holds {len(saved)} of the {len(dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
-            )
-        return saved
-    games = play_evaluation(dealt, table) if dealt else []
-    run.write_games(file, games)
-    return games
+    if not step:
+        began = time.monotonic()
+        games = _evaluated(run, BEFORE, dealt, table)
+        run.append("timings.jsonl", {"step": 0, "evaluate_s": time.monotonic() - began})
+        return games
+    file = run.games / BEFORE
+    saved = list(read_games(file)) if file.exists() else []
+    if len(saved) != len(dealt):
+        raise ValueError(
+            f"{file} holds {len(saved)} of the {len(dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
+        )
+    return saved
 
 
 def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:
@@ -211,32 +228,6 @@ def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:
     if after or not step:
         return after[0] if after else None
     return next(iter(read_games(run.games_of(step))), None)
-
-
-class _Clock:
-    """How long a run may take and how long it will. The evaluation after training takes as long as the one before."""
-
-    def __init__(self, config: Config) -> None:
-        self._limit = 60 * config.train.max_minutes if config.train.max_minutes is not None else float("inf")
-        self._begun = self._trains_since = time.monotonic()
-
-    def start_training(self) -> None:
-        self._trains_since = time.monotonic()
-
-    def late(self, done: int) -> bool:
-        """Whether another iteration would leave too little time for the evaluation at the end; never before the first."""
-        return bool(done) and self._elapsed() + self._needed(done, 1) > self._limit
-
-    def left(self, done: int, to_do: int) -> float:
-        """Seconds until the end, at the pace of the iterations done."""
-        return min(self._needed(done, to_do), self._limit - self._elapsed())
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._begun
-
-    def _needed(self, done: int, to_do: int) -> float:
-        evaluation = self._trains_since - self._begun
-        return (self._elapsed() - evaluation) / done * to_do + evaluation
 
 
 def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
@@ -257,27 +248,3 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-class _Board:
-    """TensorBoard, where it is asked for."""
-
-    def __init__(self, folder: str | None, first: int) -> None:
-        """Write to ``folder``; what an interrupted run wrote after iteration ``first`` is purged."""
-        self._writer: Any = None
-        if folder:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(folder, purge_step=first + 1)
-
-    def __enter__(self) -> _Board:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._writer:
-            self._writer.close()
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        if self._writer:
-            for name, value in metrics.items():
-                self._writer.add_scalar(name, value, step)
