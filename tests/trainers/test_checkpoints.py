@@ -191,6 +191,8 @@ def flags_of(rows, prefix=""):
     for name, value in rows.items():
         if isinstance(value, dict):
             yield from flags_of(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            yield f"--{prefix}{'' if value else 'no_'}{name}"
         else:
             yield from (f"--{prefix}{name}", *map(str, value if isinstance(value, list) else [value]))
 

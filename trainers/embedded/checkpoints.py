@@ -189,7 +189,7 @@ def _state_of(folder: Path, device: torch.device) -> dict[str, Any]:
     try:
         return torch.load(file, map_location=device, weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise DamagedError(f"{file} can't be read ({error})") from error
+        raise DamagedError(f"{file} can't be read ({type(error).__name__})") from error  # torch's texts fill a screen
 
 
 def _step_named(path: Path) -> int:
