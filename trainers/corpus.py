@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 from spy_env import Document, load_task, read_documents
@@ -39,23 +39,36 @@ class Corpus:
                 "give more documents or a smaller --eval.games"
             )
         self.held_out = beginning[:held_out]
-        if Path(self.source).exists():  # a hub's stream has no end worth waiting for
+        self._count: int | None = None  # a hub's stream has no end worth waiting for
+        if Path(self.source).exists():
             skipped = Skipped()
-            count = sum(1 for _ in self._read(skipped)) - held_out
+            self._count = sum(1 for _ in self._read(skipped)) - held_out
             left_out = f", {skipped.count} too short to play left out ({skipped})" if skipped.count else ""
-            say(f"documents: {count} to train on, {held_out} held out{left_out}")
+            say(f"documents: {self._count} to train on, {held_out} held out{left_out}")
 
     def _read(self, skipped: Skipped) -> Iterator[Document]:
         return islice(read_documents(self.source, self._input_key, skipped), self._limit)
 
     def training(self, consumed: int = 0) -> Iterator[Document]:
-        """The documents to train on, from the one after ``consumed``, for ever."""
-        return islice(self._endless(), consumed, None)
+        """The documents to train on, from the one after ``consumed``, for ever.
 
-    def _endless(self) -> Iterator[Document]:
-        while True:
-            yield from islice(self._read(Skipped()), len(self.held_out), None)
-            self._say("all documents have been played; beginning again with the first")
+        Rounds that are over aren't read again where the documents are counted; a hub's stream is read up to the place.
+        """
+        rounds = consumed // self._count if self._count else 0
+        passed = rounds * (self._count or 0)
+        if consumed > passed and not self._count:
+            self._say(f"reading past the first {consumed} documents of {self.source}")
+        for number in count(rounds):
+            if number and passed >= consumed:
+                self._say(f"all documents have been played {_times(number)}; beginning again with the first")
+            for document in islice(self._read(Skipped()), len(self.held_out), None):
+                passed += 1
+                if passed > consumed:
+                    yield document
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def _located(task: str, source: str | None, say: Say) -> str:

@@ -63,7 +63,7 @@ def test_a_run_leaves_the_folder_that_is_promised(place):
     }
     assert steps(run) == [f"step_{step}" for step in range(1, 7)]
     assert [row["step"] for row in lines_of(run / "metrics.jsonl")] == list(range(1, 7))
-    assert [row["step"] for row in lines_of(run / "timings.jsonl")] == list(range(1, 7))
+    assert [row["step"] for row in lines_of(run / "timings.jsonl")] == list(range(7)), "0: before training"
 
 
 def test_the_config_is_kept_whole_and_reads_back(place):
@@ -178,8 +178,11 @@ def test_going_on_with_what_baselines_and_weights_depend_on_changed_is_refused_b
 
 def test_a_checkpoint_of_another_version_is_refused(place, copied):
     progress = copied / "checkpoints" / "step_6" / "progress.json"
-    progress.write_text(progress.read_text(encoding="utf-8").replace('"version": 1', '"version": 99'), encoding="utf-8")
-    with pytest.raises(ValueError, match="version 99; this package reads version 1"):
+    progress.write_text(progress.read_text(encoding="utf-8").replace('"version": 2', '"version": 99'), encoding="utf-8")
+    with pytest.raises(
+        ValueError,
+        match=r"step_6 is of checkpoint version 99; this package reads version 2. Go on with the spy-env that made it",
+    ):
         tiny_runs.run(resumed(place))
 
 
@@ -188,6 +191,8 @@ def flags_of(rows, prefix=""):
     for name, value in rows.items():
         if isinstance(value, dict):
             yield from flags_of(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            yield f"--{prefix}{'' if value else 'no_'}{name}"
         else:
             yield from (f"--{prefix}{name}", *map(str, value if isinstance(value, list) else [value]))
 

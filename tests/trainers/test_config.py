@@ -207,6 +207,11 @@ def test_flags_have_openrlhfs_names():
         "--train.batch_size": 6,
         "--ckpt.output_dir": "there",
         "--logger.tensorboard_dir": "board",
+        "--logger.wandb.project": "spies",
+        "--logger.wandb.group": "g",
+        "--logger.wandb.run_name": "n",
+        "--logger.wandb.org": "us",
+        "--logger.wandb.key": "k",
         "--ds.lora.rank": 4,
     }
     config = parse([word for flag, value in flags.items() for word in (flag, str(value))])
@@ -218,6 +223,16 @@ def test_flags_have_openrlhfs_names():
     assert parse(["--ckpt.load_enable", "--game.no_rae"]) == replace(
         Config(), ckpt=config_module.Ckpt(load_enable=True), game=GameConfig(rae=False)
     )
+
+
+def test_a_key_is_neither_shown_nor_written(capsys):
+    flags = ["--logger.wandb.project", "spies", "--logger.wandb.key", "0123456789secret"]
+    assert main([*flags, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "0123456789secret" not in said
+    assert '"project": "spies"' in said
+    row = parse(flags).without_secrets()
+    assert row == asdict(parse(flags[:2])), "all else is there"
 
 
 @pytest.mark.parametrize(

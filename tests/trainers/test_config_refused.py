@@ -32,6 +32,7 @@ def plain(text):
         ({"train": Train(max_epochs=0)}, "--train.max_epochs is 0"),
         ({"ckpt": Ckpt(save_steps=0)}, "--ckpt.save_steps is 0"),
         ({"ckpt": Ckpt(max_num=0)}, "--ckpt.max_num is 0"),
+        ({"ckpt": Ckpt(games_max_num=0)}, "--ckpt.games_max_num is 0"),
         ({"ds": Ds(param_dtype="fp16")}, "--ds.param_dtype is 'fp16'; choose auto, bf16 or fp32"),
         ({"game": GameConfig(players=0)}, "players is 0; a game needs at least 3"),
         ({"game": GameConfig(players=2)}, "players is 2; a game needs at least 3"),

@@ -14,7 +14,7 @@ from spy_env import task_names
 from trainers.corpus import ABSTRACTS, Corpus
 
 WITHOUT_DOCUMENTS = str(Path(__file__).with_name("tiny_task.py"))
-AGAIN = "all documents have been played; beginning again with the first"
+AGAIN = "all documents have been played {}; beginning again with the first"
 
 
 def written(folder, texts, key="text"):
@@ -68,9 +68,37 @@ def test_a_new_round_begins_after_the_last_document_and_is_announced(source):
     assert ids(documents, 6) == ["0", "1", "3", "4", "5", "6"]
     assert said == []
     assert next(documents).id == "0"
-    assert said == [AGAIN]
-    assert ids(documents, 6) == ["1", "3", "4", "5", "6", "0"]
-    assert said == [AGAIN] * 2
+    assert said == [AGAIN.format("once")]
+    assert ids(documents, 12) == ["1", "3", "4", "5", "6", "0"] * 2
+    assert said == [AGAIN.format(times) for times in ("once", "twice", "3 times")]
+
+
+@pytest.mark.parametrize(
+    ("consumed", "said_at_once"), [(5, None), (6, "once"), (7, None), (11, None), (12, "twice"), (13, None)]
+)
+def test_a_resumed_run_says_only_of_the_round_that_it_begins_that_it_begins(source, consumed, said_at_once):
+    made, said = corpus(source)
+    del said[:]
+    documents = made.training(consumed)
+    next(documents)
+    assert said == ([AGAIN.format(said_at_once)] if said_at_once else [])
+    del said[:]
+    ids(documents, 6)
+    assert said == [AGAIN.format({0: "once", 1: "twice", 2: "3 times"}[consumed // 6])]
+
+
+def test_rounds_that_are_over_are_not_read_again(source, monkeypatch):
+    made, _ = corpus(source)
+    read, whole = [], made._read
+
+    def counted(skipped):
+        for document in whole(skipped):
+            read.append(document.id)
+            yield document
+
+    monkeypatch.setattr(made, "_read", counted)
+    assert next(made.training(6 * 1_000_000 + 2)).id == "3"
+    assert read == ["0", "1", "3"]
 
 
 @given(consumed=st.integers(0, 30), held_out=st.integers(0, 5))
@@ -185,3 +213,8 @@ def test_a_hubs_stream_is_read_no_further_than_needed(monkeypatch):
     made, said = corpus("some/set::train:text", held_out=2)
     assert (read, said) == ([0, 1, 2], [])
     assert ids(made.training(), 2) == ["train-2", "train-3"]
+    assert said == []
+    assert ids(made.training(500), 2) == ["train-502", "train-503"]
+    assert said == ["reading past the first 500 documents of some/set::train:text"]
+    assert ids(made.training(998), 2) == ["train-2", "train-3"], "its end is found on the way"
+    assert said[1:] == ["reading past the first 998 documents of some/set::train:text", AGAIN.format("once")]

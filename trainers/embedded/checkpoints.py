@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import pickle
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from spy_env import Game, write_games
 from trainers.curriculum import Curriculum
+from trainers.embedded import disk
 from trainers.embedded.config import Config
 from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
 
-VERSION = 1
+VERSION = 2
 STATE, PROGRESS = "trainer_state.pt", "progress.json"
+LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
+_STEP = re.compile(r"step_\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +49,51 @@ class RunFolder:
         self.games, self.final = self.path / "games", self.path / "final"
         self._checkpoints, self._keep = self.path / "checkpoints", config.ckpt.max_num
         self._config = config
-        if (self.path / "config.json").exists() and not config.ckpt.load_enable:
+        self._games_keep = config.ckpt.games_max_num
+        held = self._saved() or any((self.path / name).exists() for name in ("config.json", "metrics.jsonl"))
+        if held and not config.ckpt.load_enable:
             raise ValueError(
                 f"{self.path} holds a run already; choose another --ckpt.output_dir, or go on with --ckpt.load_enable"
             )
         try:
-            self.games.mkdir(parents=True, exist_ok=True)
-            self._checkpoints.mkdir(exist_ok=True)
+            for folder in (self.path, self.games, self._checkpoints):
+                folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK):  # said now, and not when the first games are over
+                    raise PermissionError(f"no permission to write to {folder}")
+                disk.mend(folder)
         except OSError as error:
             raise ValueError(f"{self.path} can't be written ({error}); choose another --ckpt.output_dir") from error
 
     def write_config(self, config: Config, facts: dict[str, Any]) -> None:
-        """The whole config, and facts such as versions and the weights' SHA-256."""
-        text = json.dumps({"config": asdict(config), **facts}, indent=2)
-        (self.path / "config.json").write_text(text + "\n", encoding="utf-8")
+        """The whole config but its secrets, and facts such as versions and the weights' SHA-256."""
+        disk.write_whole(
+            self.path / "config.json", json.dumps({"config": config.without_secrets(), **facts}, indent=2) + "\n"
+        )
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a line to ``metrics.jsonl``, ``timings.jsonl`` or ``evaluations.jsonl``."""
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        """Add a line to one of ``LOGS``."""
+        disk.append(self.path / name, json.dumps(row) + "\n")
+
+    def write_games(self, file: Path, games: Sequence[Game]) -> None:
+        """Write a file of games anew."""
+        with disk.writing(file):
+            file.unlink(missing_ok=True)
+            write_games(file, games)
+            if games:
+                disk.sync(file)
 
     def trained_stages(self) -> dict[str, int]:
         """How many iterations trained which stage, over the whole run."""
-        return dict(Counter(row["stage"] for row in self._rows("metrics.jsonl")))
+        return dict(Counter(row["stage"] for row in disk.read_log(self.path / "metrics.jsonl")))
 
     def steps_of(self, name: str) -> list[int]:
         """The iterations that have a line in ``name``."""
-        return [row["step"] for row in self._rows(name)]
+        return [row["step"] for row in disk.read_log(self.path / name)]
 
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        file = self.path / name
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return [json.loads(line) for line in lines]
+    def evaluation_seconds(self) -> float:
+        """How long the held-out games took before training."""
+        rows = disk.read_log(self.path / "timings.jsonl")
+        return next((row["evaluate_s"] for row in rows if row["step"] == 0), 0.0)
 
     def games_of(self, step: int) -> Path:
         """The file of an iteration's games."""
@@ -84,25 +104,23 @@ class RunFolder:
         return self._checkpoints / f"step_{step}"
 
     def save(self, config: Config, policy: Policy, progress: Progress) -> None:
-        """Write a checkpoint beside its place, move it there, and remove the oldest beyond ``--ckpt.max_num``."""
-        place = self.checkpoint_of(progress.step)
-        staging = self._checkpoints / f".{place.name}.partial"
-        shutil.rmtree(staging, ignore_errors=True)
-        policy.export(staging)
-        torch.save(policy.state(), staging / STATE)
-        row = {
-            "version": VERSION,
-            "step": progress.step,
-            "documents": progress.documents,
-            "curriculum": json.loads(progress.curriculum.to_json()),
-            "config": asdict(config),
-        }
-        (staging / PROGRESS).write_text(json.dumps(row, indent=2), encoding="utf-8")
-        shutil.rmtree(place, ignore_errors=True)
-        staging.replace(place)
-        for old in self._saved()[: -self._keep]:
-            if old not in self._pool(progress.step):
-                shutil.rmtree(old)
+        """Write a checkpoint, and remove the oldest beyond ``--ckpt.max_num`` and games beyond ``--ckpt.games_max_num``."""
+        with disk.new_folder(self.checkpoint_of(progress.step)) as folder:
+            policy.export(folder)
+            with (folder / STATE).open("wb") as file:
+                torch.save(policy.state(), file)
+            row = {
+                "version": VERSION,
+                "step": progress.step,
+                "documents": progress.documents,
+                "curriculum": json.loads(progress.curriculum.to_json()),
+                "config": config.without_secrets(),
+                "sizes": {
+                    str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
+                },
+            }
+            (folder / PROGRESS).write_text(json.dumps(row, indent=2), encoding="utf-8")
+        self._prune(progress.step)
 
     def _pool(self, step: int) -> list[Path]:
         """The checkpoints that iterations after ``step`` may play against."""
@@ -111,38 +129,89 @@ class RunFolder:
         return [self.checkpoint_of(step) for step in steps]
 
     def _saved(self) -> list[Path]:
-        return sorted(self._checkpoints.glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))
+        folders = [path for path in self._checkpoints.glob("step_*") if _STEP.fullmatch(path.name)]
+        return sorted(folders, key=_step_named)
+
+    def _prune(self, step: int) -> None:
+        """Remove what is beyond the limits after the checkpoint of ``step``. Games go only now: a resumed run may need them."""
+        for old in self._saved()[: -self._keep]:
+            if old not in self._pool(step):
+                disk.remove_folder(old)
+        if self._games_keep is not None:
+            for file in self.games.glob("step_*.jsonl"):
+                if _step_named(file) <= step - self._games_keep:
+                    file.unlink()
 
     def resume(self, config: Config, policy: Policy) -> Progress | None:
         """Load the last checkpoint, and cut lines and games written after it. None where there is none yet.
 
         Raises:
-            ValueError: the checkpoint is of another version, or was made with other rules, task, rewards or adapters.
+            ValueError: the checkpoint is damaged, of another version, or was made with other rules, task, rewards or
+                adapters.
         """
         saved = self._saved()
         if not saved:
-            self._cut(0)
+            self._cut(-1)
             return None
-        row = json.loads((saved[-1] / PROGRESS).read_text(encoding="utf-8"))
-        if row["version"] != VERSION:
-            raise ValueError(
-                f"{saved[-1]} is of checkpoint version {row['version']}; this package reads version {VERSION}"
-            )
-        _refuse_changes(row["config"], json.loads(json.dumps(asdict(config))), str(saved[-1]))
-        policy.load_state(torch.load(saved[-1] / STATE, map_location=policy.device, weights_only=True))
+        before = f"go on from {saved[-2].name}" if saved[1:] else "begin again"
+        try:
+            row = _progress_of(saved[-1])
+            _refuse_changes(row["config"], json.loads(json.dumps(asdict(config))), str(saved[-1]))
+            policy.load_state(_state_of(saved[-1], policy.device))
+        except DamagedError as error:
+            raise ValueError(f"{error}; the checkpoint is damaged: remove {saved[-1]} to {before}") from error
         self._cut(row["step"])
+        self._prune(row["step"])
         return Progress(row["step"], row["documents"], Curriculum.from_json(json.dumps(row["curriculum"])))
 
     def _cut(self, step: int) -> None:
-        for name in ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl"):
+        for name in LOGS:
             file = self.path / name
             if file.exists():
                 kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
                 with file.open("r+b") as lines:
                     lines.truncate(sum(map(len, kept)))  # in one go: a run killed here loses nothing
         for file in self.games.glob("*_[0-9]*.jsonl"):  # not the evaluations before and after training
-            if int(file.stem.rpartition("_")[2]) > step:
+            if _step_named(file) > step:
                 file.unlink()
+
+
+class DamagedError(Exception):
+    """A file of a checkpoint can't be read."""
+
+
+def _progress_of(folder: Path) -> dict[str, Any]:
+    """What stands in a checkpoint beside its weights; all its files are there in their length."""
+    file = folder / PROGRESS
+    try:
+        row = json.loads(file.read_text(encoding="utf-8"))
+        version = row["version"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DamagedError(f"{file} can't be read ({error!r})") from error
+    if version != VERSION:
+        raise ValueError(
+            f"{folder} is of checkpoint version {version}; this package reads version {VERSION}. Go on with the spy-env "
+            "that made it (config.json names it under versions), or begin a new run in another --ckpt.output_dir"
+        )
+    for name, size in row["sizes"].items():
+        path = folder / name
+        found = path.stat().st_size if path.exists() else 0
+        if found != size:
+            raise DamagedError(f"{path} has {found} of {size} bytes")
+    return row
+
+
+def _state_of(folder: Path, device: torch.device) -> dict[str, Any]:
+    file = folder / STATE
+    try:
+        return torch.load(file, map_location=device, weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise DamagedError(f"{file} can't be read ({type(error).__name__})") from error  # torch's texts fill a screen
+
+
+def _step_named(path: Path) -> int:
+    """The iteration that a checkpoint or a file of games is named after."""
+    return int(path.stem.rpartition("_")[2])
 
 
 def _step_of(line: bytes) -> float:

@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import tyro
@@ -19,6 +18,7 @@ from spy_env.viewer import game_text
 from trainers.corpus import ABSTRACTS
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
+from trainers.embedded.disk import NotWrittenError
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     config = parse(arguments)
     console = Console()
     if dry_run:
-        console.print_json(json.dumps(asdict(config)))
+        console.print_json(json.dumps(config.without_secrets()))
         console.print(_plan(config), highlight=False)
         return 0
     transformers_logging.disable_progress_bar()
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         with Display(console, config.train.iterations, config.train.max_minutes) as display:
             result = train(config, _model_folder(config, display), display)
-    except (GamesFailedError, NotFiniteError) as error:
+    except (GamesFailedError, NotFiniteError, NotWrittenError) as error:
         print(
             f"spyrl train stopped: {error}\nThe last checkpoint, if there is one, is whole; go on with --ckpt.load_enable.",
             file=sys.stderr,

@@ -122,14 +122,27 @@ class Ckpt:
     output_dir: str = "outputs/run"
     save_steps: int = 10
     max_num: int = 3  # checkpoints kept
+    games_max_num: int | None = None  # iterations whose games are kept when a checkpoint is saved; default all
     load_enable: bool = False  # go on from the last checkpoint in output_dir
 
 
 @dataclass(frozen=True)
+class Wandb:
+    """Weights & Biases."""
+
+    project: str | None = None  # turns it on
+    org: str | None = None  # default: the key's owner
+    group: str | None = None
+    run_name: str | None = None  # default: one is invented
+    key: str | None = None  # default: WANDB_API_KEY, or who is logged in. Never written to config.json
+
+
+@dataclass(frozen=True)
 class Logger:
-    """Metrics always go to metrics.jsonl."""
+    """Metrics always go to metrics.jsonl, and under the same names to what is chosen here."""
 
     tensorboard_dir: str | None = None
+    wandb: Wandb = field(default_factory=Wandb)
 
 
 @dataclass(frozen=True)
@@ -196,7 +209,7 @@ class OpponentsConfig:
 AT_LEAST_ONE = {
     "train": ("iterations", "batch_size", "micro_batch_size", "max_tokens_per_gpu", "max_epochs"),
     "rollout": ("batch_size", "n_samples_per_prompt", "micro_batch_size", "max_tokens_per_gpu"),
-    "ckpt": ("save_steps", "max_num"),
+    "ckpt": ("save_steps", "max_num", "games_max_num"),
     "opponents": ("pool",),
 }
 
@@ -248,6 +261,12 @@ class Config:
     def learner_roles(self) -> tuple[str, ...]:
         """The roles that the learner plays."""
         return tuple(role for role in ROLES if role not in self.opponent_of)
+
+    def without_secrets(self) -> dict[str, Any]:
+        """All settings as nested dicts, as they may be written and shown."""
+        row = dataclasses.asdict(self)
+        row["logger"]["wandb"]["key"] = None
+        return row
 
     @property
     def rules(self) -> Rules:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from spy_env import Document, Game, read_games, write_games
+from spy_env import Document, Game, read_games
 from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.config import Config
 from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, tables_of
@@ -41,27 +42,40 @@ class HeldOut:
         ]
         return cls(config, folder, dealt, tables)
 
-    def evaluate(self, point: str, fresh: bool = True) -> tuple[list[Game], Measured]:
-        """Play the deals at every table. Returns the games of self-play, and what all games say; nothing of no deals.
+    def evaluate(self, point: str) -> tuple[list[Game], Measured]:
+        """Play the deals at every table. Returns the games of self-play, and what all games say; nothing of no deals."""
+        games = {kind: self._played(file_of(kind, point), table) for kind, table in self.tables.items()}
+        return games[SELF_PLAY], self._measured(games)
 
-        Those played before training are read instead where they aren't ``fresh``: a resumed run has trained since.
+    def before(self, step: int) -> Measured:
+        """What the deals say before training; they are read where ``step`` iterations of a resumed run have trained since.
+
+        Raises:
+            ValueError: they are to be read and aren't all there; the model of then is gone.
         """
-        games = {kind: self._played(file_of(kind, point), table, fresh) for kind, table in self.tables.items()}
-        return games[SELF_PLAY], measure_all(games, self.config.reward_rules) if self.dealt else {}
+        if step:
+            return self._measured({kind: self._saved(file_of(kind, "before")) for kind in self.tables})
+        began = time.monotonic()
+        _, measured = self.evaluate("before")
+        self.folder.append("timings.jsonl", {"step": 0, "evaluate_s": time.monotonic() - began})
+        return measured
 
-    def _played(self, name: str, table: Table, fresh: bool) -> list[Game]:
-        file = self.folder.games / name
-        if not fresh and self.dealt:
-            saved = list(read_games(file)) if file.exists() else []
-            if len(saved) != len(self.dealt):
-                raise ValueError(
-                    f"{file} holds {len(saved)} of the {len(self.dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
-                )
-            return saved
-        file.unlink(missing_ok=True)
+    def _measured(self, games: Mapping[str, Sequence[Game]]) -> Measured:
+        return measure_all(games, self.config.reward_rules) if self.dealt else {}
+
+    def _played(self, name: str, table: Table) -> list[Game]:
         games = [played.game for played in play_games(self.dealt, table)]
-        write_games(file, games)
+        self.folder.write_games(self.folder.games / name, games)
         return games
+
+    def _saved(self, name: str) -> list[Game]:
+        file = self.folder.games / name
+        saved = list(read_games(file)) if file.exists() else []
+        if len(saved) != len(self.dealt):
+            raise ValueError(
+                f"{file} holds {len(saved)} of the {len(self.dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
+            )
+        return saved
 
     def record(self, step: int, measured: Measured) -> dict[str, float]:
         """Write a point of the curves, and return it as metrics. Once: a resumed run comes to its first and its last again."""

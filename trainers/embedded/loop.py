@@ -10,12 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spy_env import Document, Game, read_games, write_games
+from spy_env import Document, Game, read_games
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
+from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
+from trainers.embedded.clock import Clock
 from trainers.embedded.config import Config
+from trainers.embedded.disk import new_folder
 from trainers.embedded.evaluation import HeldOut
 from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
@@ -27,6 +30,8 @@ from trainers.samples import samples_of
 
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not
+
+BEFORE = "eval_before.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,10 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
 
     Raises:
         ValueError: what was asked for can't be done; said before anything is generated.
-        GamesFailedError, NotFiniteError: an iteration could not be trained; the last checkpoint is whole.
+        GamesFailedError, NotFiniteError, NotWrittenError: an iteration could not be trained or written; the last
+            checkpoint is whole.
     """
-    clock = _Clock(config)
+    clock = Clock(config.train.max_minutes)
     run = RunFolder(config)
     corpus = Corpus(
         config.game.task,
@@ -78,42 +84,47 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         state = saved
         display.say(f"going on after iteration {state.step}")
     facts = _facts(config, model_folder, policy)
-    run.write_config(config, facts)
-
-    display.doing("playing held-out games before training")
-    held_out = HeldOut.of(config, run, corpus.held_out, table, opponents.of_evaluations)
-    with _Board(config.logger.tensorboard_dir, state.step) as board:
-        _, before = held_out.evaluate("before", fresh=state.step == 0)
+    with trackers.opened(config, run.path, state.step) as tell:
+        run.write_config(config, facts)
+        display.doing("playing held-out games before training")
+        held_out = HeldOut.of(config, run, corpus.held_out, table, opponents.of_evaluations)
+        before = held_out.before(state.step)
         if config.eval.opponent and state.step == 0:
-            board.write(0, held_out.record(0, before))
-        clock.start_training()
-        state = _iterations(training, corpus.training(state.documents), state, held_out, clock, board)
+            tell(0, held_out.record(0, before))
+        clock.start_training(run.evaluation_seconds())
+        state = _iterations(training, corpus.training(state.documents), state, held_out, clock, tell)
 
         display.doing("playing the same held-out games after training")
         games, after = held_out.evaluate("after")
         if config.eval.opponent:
-            board.write(state.step, held_out.record(state.step, after))
+            tell(state.step, held_out.record(state.step, after))
     compared = {name: (before[name], after[name]) for name in before}
     stages = run.trained_stages()
-    policy.export(run.final)
-    (run.final / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
+    with new_folder(run.final) as folder:
+        policy.export(folder)
+        (folder / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
     return Result(run.path, stages, compared, _example(games, run, state.step), facts)
 
 
 def _iterations(
-    training: Training, documents: Iterator[Document], state: Progress, held_out: HeldOut, clock: _Clock, board: _Board
+    training: Training,
+    documents: Iterator[Document],
+    state: Progress,
+    held_out: HeldOut,
+    clock: Clock,
+    tell: trackers.Write,
 ) -> Progress:
     """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
     config, run, first = training.config, training.folder, state.step
     while state.step < config.train.iterations and not clock.late(state.step - first):
         stage = _named(state.curriculum)
         state, metrics, seconds = iterate(training, documents, state)
-        board.write(state.step, metrics)
         left = clock.left(state.step - first, config.train.iterations - state.step)
         training.display.step(state.step, stage, metrics, seconds, left)
         if config.eval.steps and state.step % config.eval.steps == 0:
             _, measured = held_out.evaluate(f"{state.step:06d}")
-            board.write(state.step, held_out.record(state.step, measured))
+            metrics = metrics | held_out.record(state.step, measured)
+        tell(state.step, metrics)
         if state.step % config.ckpt.save_steps == 0:
             run.save(config, training.policy, state)
     if state.step > first and state.step % config.ckpt.save_steps:
@@ -149,7 +160,7 @@ def iterate(
     tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
     timings = {"generate_s": generated - started, "update_s": updated - generated, "tokens_generated": tokens}
     training.folder.append("timings.jsonl", {"step": step, **timings})
-    write_games(training.folder.games_of(step), games)
+    training.folder.write_games(training.folder.games_of(step), games)
     return Progress(step, state.documents + len(batch), moved), metrics, updated - started
 
 
@@ -205,32 +216,6 @@ def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:
     return next(iter(read_games(run.games_of(step))), None)
 
 
-class _Clock:
-    """How long a run may take and how long it will. The evaluation after training takes as long as the one before."""
-
-    def __init__(self, config: Config) -> None:
-        self._limit = 60 * config.train.max_minutes if config.train.max_minutes is not None else float("inf")
-        self._begun = self._trains_since = time.monotonic()
-
-    def start_training(self) -> None:
-        self._trains_since = time.monotonic()
-
-    def late(self, done: int) -> bool:
-        """Whether another iteration would leave too little time for the evaluation at the end; never before the first."""
-        return bool(done) and self._elapsed() + self._needed(done, 1) > self._limit
-
-    def left(self, done: int, to_do: int) -> float:
-        """Seconds until the end, at the pace of the iterations done."""
-        return min(self._needed(done, to_do), self._limit - self._elapsed())
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._begun
-
-    def _needed(self, done: int, to_do: int) -> float:
-        evaluation = self._trains_since - self._begun
-        return (self._elapsed() - evaluation) / done * to_do + evaluation
-
-
 def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
     names = ("spy-env", "torch", "transformers", "peft")
     folder = Path(model_folder)
@@ -250,27 +235,3 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-class _Board:
-    """TensorBoard, where it is asked for."""
-
-    def __init__(self, folder: str | None, first: int) -> None:
-        """Write to ``folder``; what an interrupted run wrote after iteration ``first`` is purged."""
-        self._writer: Any = None
-        if folder:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(folder, purge_step=first + 1)
-
-    def __enter__(self) -> _Board:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._writer:
-            self._writer.close()
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        if self._writer:
-            for name, value in metrics.items():
-                self._writer.add_scalar(name, value, step)

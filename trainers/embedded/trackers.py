@@ -1,0 +1,125 @@
+"""Metrics to TensorBoard and Weights & Biases, where they are asked for, under the names of ``metrics.jsonl``.
+
+A resumed run goes on in the same place, and no iteration is told twice.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainers.embedded.config import Config
+from trainers.embedded.disk import read_log, write_whole, writing
+
+Write = Callable[[int, Mapping[str, float]], None]  # everything that is known of an iteration, once
+RECORD = "wandb.json"  # in the run's folder: its id at Weights & Biases, and the last iteration that surely is there
+
+
+@contextmanager
+def opened(config: Config, folder: Path, step: int) -> Iterator[Write]:
+    """What ``--logger`` asks for, as one function. ``folder`` is the run's; it stands after iteration ``step``.
+
+    Raises:
+        ValueError: a package isn't installed, or Weights & Biases refuses.
+        NotWrittenError: their files can't be written.
+    """
+    with ExitStack() as stack:
+        writers = []
+        if config.logger.tensorboard_dir:
+            writers.append(stack.enter_context(_tensorboard(Path(config.logger.tensorboard_dir), step)))
+        if config.logger.wandb.project:
+            writers.append(stack.enter_context(_wandb(config, folder)))
+
+        def write(step: int, metrics: Mapping[str, float]) -> None:
+            for one in writers:
+                one(step, metrics)
+
+        yield write
+
+
+@contextmanager
+def _tensorboard(folder: Path, step: int) -> Iterator[Write]:
+    """What an interrupted run wrote after ``step`` is purged."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError("--logger.tensorboard_dir needs tensorboard: pip install 'spy-env[train]'") from error
+    with writing(folder), SummaryWriter(str(folder), purge_step=step + 1) as board:
+
+        def write(step: int, metrics: Mapping[str, float]) -> None:
+            with writing(folder):
+                for name, value in metrics.items():
+                    board.add_scalar(name, value, step)
+                board.flush()  # before the checkpoint, after which a resumed run goes on
+
+        yield write
+
+
+@contextmanager
+def _wandb(config: Config, folder: Path) -> Iterator[Write]:
+    """What is there already isn't told again, since nothing can be taken back; what a killed run kept to itself is."""
+    file = folder / RECORD
+    record: dict[str, Any] = {"id": secrets.token_hex(4), "step": -1}
+    if file.exists():
+        record = json.loads(file.read_text(encoding="utf-8"))
+    run = _wandb_run(config, folder, record["id"])
+    told = already = max(record["step"], run.starting_step - 1)  # a server knows better than a run that was killed
+    write_whole(file, json.dumps(record))
+
+    def write(step: int, metrics: Mapping[str, float]) -> None:
+        nonlocal told
+        if step >= told and step > already:
+            run.log(dict(metrics), step=step)  # kept open: the evaluation at the end belongs to the last iteration
+            told = step
+
+    failed = True
+    try:
+        for step, metrics in _past(folder):
+            write(step, metrics)
+        yield write
+        failed = False
+    finally:
+        run.finish(exit_code=int(failed))
+        write_whole(file, json.dumps({**record, "step": told}))
+
+
+def _past(folder: Path) -> Iterator[tuple[int, dict[str, float]]]:
+    """The iterations up to the checkpoint that a resumed run goes on from."""
+    evaluations = {row.pop("step"): _of_evaluation(row) for row in read_log(folder / "evaluations.jsonl")}
+    metrics = {row.pop("step"): row for row in read_log(folder / "metrics.jsonl")}
+    for step in sorted({*evaluations, *metrics}):
+        numbers = {name: value for name, value in metrics.get(step, {}).items() if isinstance(value, int | float)}
+        yield step, {**numbers, **evaluations.get(step, {})}
+
+
+def _of_evaluation(row: Mapping[str, Any]) -> dict[str, float]:
+    """The measures of a line of ``evaluations.jsonl``."""
+    return {f"eval/{name}": value for name, value in row.items() if isinstance(value, int | float)}
+
+
+def _wandb_run(config: Config, folder: Path, name: str) -> Any:
+    try:
+        import wandb
+    except ImportError as error:
+        raise ValueError("--logger.wandb.project needs wandb: pip install 'spy-env[wandb]'") from error
+    asked = config.logger.wandb
+    try:
+        return wandb.init(
+            project=asked.project,
+            entity=asked.org,
+            group=asked.group,
+            name=asked.run_name,
+            id=name,
+            resume="allow",
+            dir=str(folder),
+            config=config.without_secrets(),
+            settings=wandb.Settings(console="off", **({"api_key": asked.key} if asked.key else {})),
+        )
+    except wandb.errors.Error as error:
+        raise ValueError(
+            f"Weights & Biases can't be used ({error}); give --logger.wandb.key or set WANDB_API_KEY, or keep it on this machine with WANDB_MODE=offline"
+        ) from error
