@@ -93,7 +93,10 @@ def test_a_point_of_the_curves_has_values_intervals_and_the_opponents_name():
     from trainers.embedded.evaluation import curve_row
 
     measured = {"a": Estimate(0.5, 0.25, 0.75, 8), "b": Estimate(1.0, float("-inf"), float("inf"), 1)}
-    row = {"step": 3, "a": 0.5, "b": 1.0, "intervals": {"a": [0.25, 0.75], "b": [None, None]}}
-    assert curve_row(3, measured, "") == row
-    assert curve_row(3, measured, "initial") == {**row, "opponent": "initial"}
+    assert curve_row(3, measured, "") == {"step": 3, "a": 0.5, "b": 1.0}
+    row = curve_row(3, measured, "initial")
+    assert row == {
+        **{"step": 3, "a": 0.5, "b": 1.0, "opponent": "initial"},
+        "intervals": {"a": [0.25, 0.75], "b": [None, None]},
+    }
     json.dumps(row, allow_nan=False)

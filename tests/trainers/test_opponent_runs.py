@@ -242,7 +242,7 @@ def test_a_run_without_opponents_says_nothing_of_them(place):
     assert not [name for row in rows(folder) for name in row if name.startswith(("opponent", "game/learner"))]
     (row,) = rows(folder, "evaluations.jsonl")
     assert row["step"] == 1
-    assert not [name for name in row if name.startswith(("opponent", "learner"))]
+    assert not [name for name in row if name.startswith(("opponent", "learner", "intervals"))]
     assert {path.name for path in (folder / "games").glob("eval_*")} == {
         *("eval_before.jsonl", "eval_000001.jsonl", "eval_after.jsonl")
     }

@@ -86,13 +86,15 @@ class HeldOut:
 
 
 def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
-    """A line of ``evaluations.jsonl``; an interval has no ends (null) where a single game tells none."""
+    """A line of ``evaluations.jsonl``; with an opponent also its name and 95 % intervals, without ends of a single game."""
     values = {name: estimate.value for name, estimate in measured.items()}
+    if not opponent:
+        return {"step": step, **values}
     intervals = {
         name: [end if isfinite(end) else None for end in (estimate.low, estimate.high)]
         for name, estimate in measured.items()
     }
-    return {"step": step, **({"opponent": opponent} if opponent else {}), **values, "intervals": intervals}
+    return {"step": step, **values, "opponent": opponent, "intervals": intervals}
 
 
 def comparison_lines(compared: Mapping[str, tuple[Estimate, Estimate]]) -> list[tuple[str, str, str, str]]:
