@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import warnings
@@ -71,7 +72,12 @@ def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
     if dry_run:
         say("\n".join(plan_lines(sweep)))
         return 0
-    failed = run_sweep(sweep, lambda config: _trained(config, console), say, write_table)
+
+    def train_one(config: Config) -> Result:
+        gc.collect()  # the last run's policy and its engine hold each other, and this run needs their memory
+        return _trained(config, console)
+
+    failed = run_sweep(sweep, train_one, say, write_table)
     say(f"\n{write_table(sweep)}\ntable: {sweep.folder / 'sweep.md'}, and with all runs: {sweep.folder / 'sweep.json'}")
     if failed:
         print(

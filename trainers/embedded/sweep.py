@@ -75,6 +75,7 @@ def read_sweep(path: str, common: Config) -> Sweep:
     runs = tuple(
         Run(name, seed, _config(path, common, name, settings[name], seed)) for seed in seeds for name in settings
     )
+    metrics = _names(path, "metrics", row.get("metrics"))
     for run in runs:
         _refuse_changes(run)
     return Sweep(
@@ -83,7 +84,7 @@ def read_sweep(path: str, common: Config) -> Sweep:
         seeds=seeds,
         runs=runs,
         measures=_names(path, "measures", row.get("measures")),
-        metrics=_names(path, "metrics", row.get("metrics")) or METRICS,
+        metrics=METRICS if metrics is None else metrics,
         last=last,
     )
 

@@ -6,7 +6,6 @@ sweep, which needs nothing else of a run but its ``config.json`` and its metrics
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 import traceback
@@ -62,7 +61,6 @@ def run_sweep(
         if (why := _attempt(run, train_one)) is not None:
             failed += 1
             say(f"{_named(sweep, i)} failed: {why}")
-        gc.collect()  # the policy and its engine hold each other, and the next run needs their memory
         tell(sweep)
     return failed
 
