@@ -145,6 +145,18 @@ def test_what_was_run_with_other_settings_is_refused_by_name(tmp_path):
         read_sweep(written(tmp_path, text.format("false")), common)
 
 
+def test_what_another_version_left_is_refused_and_what_was_never_written_is_not(tmp_path):
+    common = replace(COMMON, ckpt=Ckpt(str(tmp_path / "out")))
+    file = written(tmp_path, "seeds = [0]\n[settings.a]")
+    run = read_sweep(file, common).runs[0]
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.json").write_text('{"config": {"game": {"luck": 1}}}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"unknown \['luck'\].*; remove .*a/seed_0 to run it anew"):
+        read_sweep(file, common)
+    (run.folder / "config.json").write_text("", encoding="utf-8")
+    assert read_sweep(file, common).runs == (run,)
+
+
 def flags(tmp_path, sweep):
     return [
         *(f"--sweep={written(tmp_path, sweep)}", "--ckpt.output_dir", str(tmp_path / "out")),

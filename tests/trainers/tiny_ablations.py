@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tiny_ablations", description=__doc__)
     parser.add_argument("folder", help="results; what is there already isn't trained again")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--iterations", type=int, help="at most so many of each training")
     parser.add_argument("--deals", type=int, default=200, help="of the measurement after self-play")
     return parser

@@ -78,7 +78,7 @@ def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
         return _trained(config, console)
 
     failed = run_sweep(sweep, train_one, say, write_table)
-    say(f"\n{write_table(sweep)}\ntable: {sweep.folder / 'sweep.md'}, and with all runs: {sweep.folder / 'sweep.json'}")
+    say(f"table: {sweep.folder / 'sweep.md'}; with every run: {sweep.folder / 'sweep.json'}")
     if failed:
         print(
             f"spyrl train: {failed} of {len(sweep.runs)} runs failed; the same command tries them again",

@@ -180,9 +180,13 @@ def _over(rows: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_changes(run: Run) -> None:
     """Runs made with other settings can't stand in one table with these."""
     file = run.folder / "config.json"
-    if not file.exists():
+    if not file.exists() or not file.stat().st_size:  # a run killed as it began to write it goes on
         return
-    then, now = (_flags(asdict(config)) for config in (read_config(str(file)), run.config))
+    try:
+        earlier = read_config(str(file))
+    except ValueError as error:
+        raise ValueError(f"{error}; remove {run.folder} to run it anew") from error
+    then, now = _flags(asdict(earlier)), _flags(asdict(run.config))
     for flag, value in now.items():
         if flag.partition(".")[0] not in ("ckpt", "logger") and then[flag] != value:
             raise ValueError(
