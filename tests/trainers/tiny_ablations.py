@@ -51,14 +51,11 @@ ITERATIONS = {P: 25, D: 60}
 SELF_PLAY_ITERATIONS = 60
 SETTINGS: dict[str, dict[str, Any]] = {
     "cycle": {},
-    "hysteresis": {"schedule": "hysteresis"},
     "joint": {"schedule": "joint"},
-    "only_detection": {"schedule": "detection"},
-    "only_performing": {"schedule": "performing"},
     "no_rae": {"rae": False},
     "normalised": {"normalise_performing": True},
     "shuffled": {"shuffle_advantages": True},
-    "no_spy": {"operator": "none"},
+    "hysteresis": {"schedule": "hysteresis"},
 }
 HEADS = {
     "alone": ("stage", "setting", "first iteration", "last ten"),
