@@ -58,7 +58,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hysteresis": {"schedule": "hysteresis"},
 }
 HEADS = {
-    "alone": ("stage", "setting", "first iteration", "last ten"),
+    "alone": ("stage", "setting", "iterations", "first iteration", "last ten"),
     "self_play": ("setting", "votes for the spy", "spies that say it", "civilians that say it"),
 }
 
@@ -124,7 +124,7 @@ def _taught_reply(prompt: str, rng: Random) -> str:
 
 
 def alone(model: Path, seeds: Sequence[int], most: int | None) -> list[list[str]]:
-    """Each stage by itself: the score of the first iteration and of the last ten, over seeds."""
+    """Each stage by itself: iterations until all is learned, the score of the first and of the last ten, over seeds."""
     rows = []
     for stage, settings in ALONE.items():
         for name, switches in settings.items():
@@ -134,7 +134,8 @@ def alone(model: Path, seeds: Sequence[int], most: int | None) -> list[list[str]
                 for seed in seeds
             ]
             last = average([sum(own[-10:]) / len(own[-10:]) for own in scores])
-            rows.append([str(stage), name, str(average([own[0] for own in scores])), str(last)])
+            long, first = average([len(own) for own in scores]), average([own[0] for own in scores])
+            rows.append([str(stage), name, *(str(estimate) for estimate in (long, first, last))])
             print(*rows[-1], flush=True)
     return rows
 
