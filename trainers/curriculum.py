@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from random import Random
 
 from spy_env import ABSTAIN, Game, RewardRules, Seat, Stage
 from trainers.advantages import group_advantages, role_advantages
@@ -66,6 +67,10 @@ class Curriculum:
     rewards: RewardRules = field(default_factory=RewardRules)
     rae: bool = True  # subtract role baselines from performing rewards
     alpha: float = 0.9  # of the role baselines
+    normalise_performing: bool = False  # divide a game's performing advantages by their std (an ablation)
+    shuffle_seed: int | None = (
+        None  # deal each stage's advantages out at random by this seed (the control); None: don't
+    )
     iteration: int = 0
     stage: Stage = Stage.DETECTION  # of the coming iteration; under "joint" it says nothing
     since: int = 0  # iterations already spent in this stage
@@ -75,10 +80,18 @@ class Curriculum:
     baselines: Mapping[str, float] = field(default_factory=dict)  # by task, number of players and role
 
     @classmethod
-    def start(cls, schedule: Schedule, rewards: RewardRules, rae: bool = True, alpha: float = 0.9) -> Curriculum:
+    def start(
+        cls,
+        schedule: Schedule,
+        rewards: RewardRules,
+        rae: bool = True,
+        alpha: float = 0.9,
+        normalise_performing: bool = False,
+        shuffle_seed: int | None = None,
+    ) -> Curriculum:
         """The state before the first iteration: detection first, unless performing alone is trained."""
         first = Stage.PERFORMING if schedule.kind == "performing" else Stage.DETECTION
-        return cls(schedule, rewards, rae, alpha, stage=first)
+        return cls(schedule, rewards, rae, alpha, normalise_performing, shuffle_seed, stage=first)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -93,14 +106,20 @@ class Curriculum:
     def advantages(self, games: Sequence[Game], stage: Stage) -> dict[Key, float]:
         """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them."""
         of_game = self._performing_advantages if stage is Stage.PERFORMING else self._detection_advantages
-        return {(game.seed, seat): value for game in games for seat, value in of_game(game).items()}
+        earned = {(game.seed, seat): value for game in games for seat, value in of_game(game).items()}
+        if self.shuffle_seed is None:
+            return earned
+        return dealt_out(earned, Random(f"{self.shuffle_seed}/{self.iteration}/{stage}/shuffle"))
 
     def _performing_advantages(self, game: Game) -> dict[Seat, float]:
         if not game.readable:  # no vote says anything about the performances
             return dict.fromkeys(game.players, 0.0)
         rewards = game.rewards(self.rewards).performing
         keys = {seat: baseline_key(game, game.role(seat)) for seat in rewards}
-        return role_advantages(rewards, keys, self.baselines if self.rae else {})
+        advantages = role_advantages(rewards, keys, self.baselines if self.rae else {})
+        if not self.normalise_performing:
+            return advantages
+        return dict(zip(advantages, group_advantages(list(advantages.values())), strict=True))
 
     def _detection_advantages(self, game: Game) -> dict[Seat, float]:
         rewards = game.rewards(self.rewards).detection
@@ -174,6 +193,15 @@ class Curriculum:
                 "abstention": Average(**row["abstention"]),
             }
         )
+
+
+def dealt_out(earned: Mapping[Key, float], rng: Random) -> dict[Key, float]:
+    """The same values, each with another sample by chance; in whatever order the games of a batch come."""
+    keys = sorted(earned)
+    values = [earned[key] for key in keys]
+    rng.shuffle(values)
+    dealt = dict(zip(keys, values, strict=True))
+    return {key: dealt[key] for key in earned}
 
 
 def baseline_key(game: Game, role: str) -> str:

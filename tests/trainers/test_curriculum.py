@@ -112,6 +112,63 @@ def test_without_rae_an_advantage_stays_the_reward():
     assert of_seats(curriculum.advantages([voted(CAUGHT)], P), voted(CAUGHT))[0] == pytest.approx(-0.4)
 
 
+def test_normalised_performing_advantages_have_std_one_over_a_games_players():
+    caught, split = voted(CAUGHT, "a"), voted("1 2 2 3", "b")
+    curriculum = fresh(normalise_performing=True)
+    advantages = curriculum.advantages([caught, split], P)
+    # -0.4 and three times 0.4/3: the population std is 0.4 / sqrt(3)
+    assert of_seats(advantages, caught) == pytest.approx([-(3**0.5), *[1 / 3**0.5] * 3], abs=1e-4)
+    plain = of_seats(fresh().advantages([split], P), split)
+    std = (sum(value**2 for value in plain) / 4) ** 0.5
+    assert of_seats(advantages, split) == pytest.approx([value / std for value in plain], abs=1e-4)
+
+
+def test_detection_advantages_are_the_same_with_performing_normalised():
+    games = [voted("1 1 2 3", "a")]
+    assert fresh(normalise_performing=True).advantages(games, D) == fresh().advantages(games, D)
+
+
+def test_performing_is_normalised_after_the_baseline_is_subtracted():
+    wanted = {"normalise_performing": True, "alpha": 0.5}
+    moved = fresh(**wanted).after([voted("1 1 2 3", "a")])
+    game = voted(FOOLED, "b")
+    differences = of_seats(fresh(alpha=0.5).after([voted("1 1 2 3", "a")]).advantages([game], P), game)
+    std = (sum(value**2 for value in differences) / 4) ** 0.5
+    assert of_seats(moved.advantages([game], P), game) == pytest.approx([v / std for v in differences], abs=1e-4)
+    without = fresh(**wanted, rae=False).after([voted("1 1 2 3", "a")])
+    assert of_seats(without.advantages([game], P), game) == pytest.approx(
+        of_seats(fresh(**wanted).advantages([game], P), game)
+    )
+
+
+def test_a_game_that_went_as_usual_has_normalised_advantages_of_exactly_zero():
+    game = voted(CAUGHT)
+    as_usual = fresh(normalise_performing=True, alpha=0.0).after([game])  # the baseline is this game's rewards
+    assert of_seats(as_usual.advantages([game], P), game) == pytest.approx([0.0] * 4, abs=1e-9)
+    for said in (NOBODY, "N/A N/A N/A N/A", "2 1 4 3"):  # nothing readable, nobody named, everybody named once
+        assert of_seats(fresh(normalise_performing=True).advantages([voted(said)], P), voted(said)) == [0.0] * 4
+    assert of_seats(as_usual.advantages([voted(NOBODY)], P), voted(NOBODY)) == [0.0] * 4
+
+
+def test_shuffled_advantages_are_the_same_values_dealt_to_other_replies():
+    games = [voted(votes, str(i)) for i, votes in enumerate(["1 1 2 3", "1 2 1 1", "2 1 N/A ?", "3 3 3 1"])]
+    for stage in (P, D):
+        right, shuffled = (fresh(shuffle_seed=seed).advantages(games, stage) for seed in (None, 0))
+        assert list(right) == list(shuffled)
+        assert sorted(right.values()) == sorted(shuffled.values())
+        assert right != shuffled
+
+
+def test_advantages_are_shuffled_by_seed_iteration_and_stage_alone():
+    games = [voted("1 1 2 3", str(i)) for i in range(8)]
+    control = fresh(shuffle_seed=7)
+    again = Curriculum.from_json(control.to_json())
+    assert again.advantages(games, D) == control.advantages(games[::-1], D)
+    later = control.after([voted("? ? ? ?")])  # which moves no baseline
+    assert later.advantages(games, D) != control.advantages(games, D)
+    assert fresh(shuffle_seed=8).advantages(games, D) != control.advantages(games, D)
+
+
 @pytest.mark.parametrize(
     ("voters", "votes", "expected"),
     [
@@ -154,6 +211,8 @@ curricula = st.builds(
     st.builds(RewardRules, numbers, numbers, numbers, numbers, numbers, numbers),
     st.booleans(),
     numbers,
+    st.booleans(),
+    st.none() | st.integers(),
     st.integers(0, 10**6),
     st.sampled_from([P, D]),
     st.integers(0, 100),

@@ -1,49 +1,16 @@
 """Learning through the real code: the policy, rollouts, curriculum and update, on a world small enough for a minute."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from random import Random
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="learning needs the train extra")
 
-from tiny_world import (  # noqa: E402 - after the check that torch is there
-    MARK,
-    RULES,
-    TASK,
-    HalfScripted,
-    documents,
-    model_folder,
-    say_whether_anything_is_hidden,
-    vote_for_one_without_the_mark,
-)
+from tiny_learning import config_for, learn  # noqa: E402 - after the check that torch is there
+from tiny_world import RULES, model_folder  # noqa: E402
 
-from spy_env import Game, RawReply, Stage, deal  # noqa: E402
-from trainers.curriculum import Curriculum, Key  # noqa: E402
-from trainers.embedded.config import Actor, Adam, Algo, Config, Data, GameConfig, Kl, Rollout, Train  # noqa: E402
-from trainers.embedded.loop import deal_games, update  # noqa: E402
-from trainers.embedded.policy import Policy  # noqa: E402
-from trainers.rollout import Table, play_games  # noqa: E402
+from spy_env import Stage  # noqa: E402
 
 pytestmark = pytest.mark.slow
-SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
-VOTERS = {Stage.DETECTION: {"voters": "referees", "referees": 16}, Stage.PERFORMING: {"voters": "all"}}
 ITERATIONS = {Stage.DETECTION: 250, Stage.PERFORMING: 40}
-
-LEARNED = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class ShuffledCurriculum(Curriculum):
-    """The control: the batch's advantages dealt out to its replies at random."""
-
-    def advantages(self, games: Sequence[Game], stage: Stage) -> dict[Key, float]:
-        right = Curriculum.advantages(self, games, stage)
-        values = list(right.values())
-        Random(self.iteration).shuffle(values)
-        return dict(zip(right, values, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -52,84 +19,25 @@ def untrained(tmp_path_factory):
     return str(model_folder(tmp_path_factory.mktemp("tiny")))
 
 
-def config_for(stage: Stage) -> Config:
-    return Config(
-        game=GameConfig(task=TASK, players=RULES.players, schedule=str(stage), unreadable=-1.0, **VOTERS[stage]),
-        actor=Actor(adam=Adam(lr=1e-3)),
-        algo=Algo(Kl(0.02)),
-        rollout=Rollout(batch_size=32, n_samples_per_prompt=RULES.players, max_new_tokens=4, micro_batch_size=512),
-        train=Train(micro_batch_size=512),
-        data=Data(max_len=90),
-    )
-
-
-def learn(
-    folder: str, stage: Stage, kind: type[Curriculum], score: Callable[[Sequence[Game]], float]
-) -> tuple[float, float]:
-    """The score of the first iteration's games, and the mean over the last ten iterations; ends when all is learned."""
-    config = config_for(stage)
-    policy = Policy(config, folder)
-    table = Table(HalfScripted(policy.engine, SCRIPTS[stage], learned=stage), config.sampling, config.data.max_len)
-    curriculum = kind.start(config.schedule, config.reward_rules)
-    stream = iter(documents(config.rollout.batch_size * ITERATIONS[stage], seed=7))
-    scores = []
-    for step in range(ITERATIONS[stage]):
-        games = deal_games(config, list(islice(stream, config.rollout.batch_size)), curriculum, step, table)
-        played = play_games(games, table)
-        update(policy, curriculum, played, config)
-        curriculum = curriculum.after([one.game for one in played])
-        scores.append(score([one.game for one in played]))
-        if sum(scores[-10:]) / 10 >= LEARNED:
-            break
+def first_and_last(folder, stage, **switches):
+    """The score of the first iteration, and the mean of the last ten."""
+    scores = learn(folder, stage, config_for(stage, **switches), ITERATIONS[stage])
     return scores[0], sum(scores[-10:]) / 10
 
 
-def detection_accuracy(games: Sequence[Game]) -> float:
-    right = [vote == game.spy for game in games for seat, vote in game.votes().items() if seat != game.spy]
-    return sum(right) / len(right)
-
-
-def share_with_the_mark(games: Sequence[Game]) -> float:
-    marked = [MARK in shown.text.split() for game in games for shown in game.performances().values()]
-    return sum(marked) / len(marked)
-
-
 def test_detectors_learn_to_find_the_spy(untrained):
-    before, after = learn(untrained, Stage.DETECTION, Curriculum, detection_accuracy)
+    before, after = first_and_last(untrained, Stage.DETECTION)
     assert before == pytest.approx(1 / RULES.players, abs=0.1)  # chance
     assert after >= 0.9
 
 
 def test_performers_learn_to_write_what_detectors_look_for(untrained):
-    before, after = learn(untrained, Stage.PERFORMING, Curriculum, share_with_the_mark)
+    before, after = first_and_last(untrained, Stage.PERFORMING)
     assert before < 0.3
     assert after > 0.9
 
 
-CONTROLS: Mapping[Stage, tuple[Callable[[Sequence[Game]], float], float]] = {
-    Stage.DETECTION: (detection_accuracy, 0.4),
-    Stage.PERFORMING: (share_with_the_mark, 0.5),
-}
-
-
-@pytest.mark.parametrize("stage", CONTROLS)
-def test_shuffled_advantages_teach_nothing(untrained, stage):
-    score, most = CONTROLS[stage]
-    _, after = learn(untrained, stage, ShuffledCurriculum, score)
+@pytest.mark.parametrize(("stage", "most"), [(Stage.DETECTION, 0.4), (Stage.PERFORMING, 0.5)])
+def test_shuffled_advantages_teach_nothing(untrained, stage, most):
+    _, after = first_and_last(untrained, stage, shuffle_advantages=True)
     assert after < most
-
-
-def test_the_control_deals_out_the_same_advantages_in_another_order():
-    games = []
-    for document in documents(8):
-        game = deal(document, TASK, RULES, document.id)
-        game = game.with_replies({seat: RawReply("fig") for seat in game.players})
-        games.append(
-            game.with_replies(
-                {seat: RawReply(rf"\boxed{{{n}}}") for n, seat in enumerate(reversed(game.voters), start=1)}
-            )
-        )
-    right, shuffled = (kind().advantages(games, Stage.DETECTION) for kind in (Curriculum, ShuffledCurriculum))
-    assert list(right) == list(shuffled)
-    assert sorted(right.values()) == sorted(shuffled.values())
-    assert right != shuffled

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -68,7 +69,15 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def model_folder(folder: Path, steps: int = 200, seed: int = 0) -> Path:
     """A model that has seen the form of both replies, with random words and numbers, and nothing else."""
-    tokens = tokenizer()
+    tokens, rng = tokenizer(), Random(seed)
+    model = fresh_model(tokens, seed)
+    for _ in islice(teaching(model, tokens, played_prompts(200, seed=1), form_of_a_reply, rng), steps):
+        pass
+    return saved(model, tokens, folder)
+
+
+def fresh_model(tokens: PreTrainedTokenizerFast, seed: int) -> GPT2LMHeadModel:
+    """Random weights."""
     torch.manual_seed(seed)
     config = GPT2Config(
         vocab_size=len(tokens),
@@ -83,18 +92,28 @@ def model_folder(folder: Path, steps: int = 200, seed: int = 0) -> Path:
         eos_token_id=tokens.eos_token_id,
         pad_token_id=tokens.pad_token_id,
     )
-    model = GPT2LMHeadModel(config)
-    _teach_the_form(model, tokens, steps, Random(seed))
+    return GPT2LMHeadModel(config)
+
+
+def saved(model: GPT2LMHeadModel, tokens: PreTrainedTokenizerFast, folder: Path) -> Path:
+    """A folder for ``from_pretrained``."""
     model.save_pretrained(folder)
     tokens.save_pretrained(folder)
     return folder
 
 
-def _teach_the_form(model: GPT2LMHeadModel, tokens: PreTrainedTokenizerFast, steps: int, rng: Random) -> None:
+def teaching(
+    model: GPT2LMHeadModel,
+    tokens: PreTrainedTokenizerFast,
+    prompts: Sequence[str],
+    reply_to: Callable[[str, Random], str],
+    rng: Random,
+    batch: int = 8,
+) -> Iterator[None]:
+    """Teach by example, one optimizer step for each value drawn."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    prompts = played_prompts(200, seed=1)
-    for _ in range(steps):
-        rows = [_row(prompt, tokens, rng) for prompt in rng.sample(prompts, 8)]
+    while True:
+        rows = [_row(prompt, reply_to(prompt, rng), tokens) for prompt in rng.sample(prompts, batch)]
         longest = max(len(ids) for ids, _ in rows)
         ids_BT = torch.tensor([ids + [tokens.pad_token_id] * (longest - len(ids)) for ids, _ in rows])
         labels_BT = torch.tensor([[-100] * n + ids[n:] + [-100] * (longest - len(ids)) for ids, n in rows])
@@ -102,10 +121,15 @@ def _teach_the_form(model: GPT2LMHeadModel, tokens: PreTrainedTokenizerFast, ste
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        yield
 
 
-def _row(prompt: str, tokens: PreTrainedTokenizerFast, rng: Random) -> tuple[list[int], int]:
-    reply = rf"\boxed{{{rng.randint(1, RULES.players)}}}" if read_ballot(prompt) else rng.choice(WORDS)
+def form_of_a_reply(prompt: str, rng: Random) -> str:
+    """Any vote, or any word."""
+    return rf"\boxed{{{rng.randint(1, RULES.players)}}}" if read_ballot(prompt) else rng.choice(WORDS)
+
+
+def _row(prompt: str, reply: str, tokens: PreTrainedTokenizerFast) -> tuple[list[int], int]:
     ids = tokens.apply_chat_template(
         [{"role": "user", "content": prompt}], return_dict=False, add_generation_prompt=True
     )

@@ -1,11 +1,13 @@
-"""``spyrl train``: from flags to a run, and its closing table."""
+"""``spyrl train``: from flags to a run, and its closing table; or to a sweep of runs."""
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import tyro
@@ -23,6 +25,9 @@ from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train
 from trainers.embedded.policy import NotFiniteError
+from trainers.embedded.sweep import Sweep, read_sweep
+from trainers.embedded.sweep_runs import plan_lines, run_sweep
+from trainers.embedded.sweep_table import write_table
 from trainers.first_run import SMALL_MODEL, small_model
 from trainers.rollout import GamesFailedError
 
@@ -32,17 +37,17 @@ def main(argv: Sequence[str]) -> int:
     arguments = list(argv)
     dry_run = "--dry-run" in arguments
     arguments = [argument for argument in arguments if argument != "--dry-run"]
+    sweep_file, arguments = _taken(arguments, "--sweep", "a TOML or JSON file of settings and seeds")
     config = parse(arguments)
     console = Console()
+    if sweep_file is not None:
+        return _sweep(read_sweep(sweep_file, config), dry_run, console)
     if dry_run:
         console.print_json(json.dumps(config.without_secrets()))
         console.print(_plan(config), highlight=False)
         return 0
-    transformers_logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's calls, not the user's
     try:
-        with Display(console, config.train.iterations, config.train.max_minutes) as display:
-            result = train(config, _model_folder(config, display), display)
+        result = _trained(config, console)
     except (GamesFailedError, NotFiniteError, NotWrittenError) as error:
         print(
             f"spyrl train stopped: {error}\nThe last checkpoint, if there is one, is whole; go on with --ckpt.load_enable.",
@@ -53,29 +58,62 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _trained(config: Config, console: Console) -> Result:
+    transformers_logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's calls, not the user's
+    with Display(console, config.train.iterations, config.train.max_minutes) as display:
+        return train(config, _model_folder(config, display), display)
+
+
+def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    for setting in sweep.settings:
+        _plan(sweep.of_setting(setting)[0].config)  # task and corpus are there
+    if dry_run:
+        say("\n".join(plan_lines(sweep)))
+        return 0
+
+    def train_one(config: Config) -> Result:
+        gc.collect()  # the last run's policy and its engine hold each other, and this run needs their memory
+        return _trained(config, console)
+
+    failed = run_sweep(sweep, train_one, say, write_table)
+    say(f"table: {sweep.folder / 'sweep.md'}; with every run: {sweep.folder / 'sweep.json'}")
+    if failed:
+        print(
+            f"spyrl train: {failed} of {len(sweep.runs)} runs failed; the same command tries them again",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
+
+
+def _taken(arguments: Sequence[str], flag: str, value: str) -> tuple[str | None, list[str]]:
+    """The value of a flag that isn't the config's, and the other arguments."""
+    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith(f"{flag}=") else [word])]
+    if flag not in words:
+        return None, words
+    at = words.index(flag)
+    if at + 1 == len(words):
+        raise ValueError(f"{flag} needs {value}")
+    return words[at + 1], words[:at] + words[at + 2 :]
+
+
 def parse(arguments: Sequence[str]) -> Config:
     """Defaults, then ``--config FILE``, then the other flags.
 
     Raises:
         ValueError: the file can't be read, or a value can't be used.
     """
-    arguments = [
-        part for word in arguments for part in (word.split("=", 1) if word.startswith("--config=") else [word])
-    ]
-    default = Config()
-    if "--config" in arguments:
-        at = arguments.index("--config")
-        if at + 1 == len(arguments):
-            raise ValueError("--config needs a file, or the shipped 'first_run'")
-        default = read_config(arguments[at + 1])
-        del arguments[at : at + 2]
+    file, arguments = _taken(arguments, "--config", "a file, or the shipped 'first_run'")
+    default = Config() if file is None else read_config(file)
     return tyro.cli(
         Config,
         args=arguments,
         default=default,
         prog="spyrl train",
         description="Train a model by playing 'Who is the spy?' on one machine. --config FILE sets defaults (TOML or JSON, or the "
-        "shipped 'first_run'); --dry-run checks and prints the plan.",
+        "shipped 'first_run'); --sweep FILE trains settings x seeds (see trainers/embedded/README.md); --dry-run checks and "
+        "prints the plan.",
         config=(tyro.conf.AvoidSubcommands,),
         use_underscores=True,
     )

@@ -181,8 +181,10 @@ class GameConfig:
     unreadable: float | None = None
     beta: float | None = None
     lam: float | None = None
-    rae: bool = True
+    rae: bool = True  # subtract a running baseline of each role's performing rewards
     alpha: float = 0.9
+    normalise_performing: bool = False  # ablation: divide a game's performing advantages by their population std
+    shuffle_advantages: bool = False  # control: deal each stage's advantages out to its replies at random
     schedule: str = "hysteresis"  # "cycle", "detection", "performing", "joint"
     cycle: tuple[int, int] = (5, 5)  # iterations of detection, of performing
     k_min: int = 5

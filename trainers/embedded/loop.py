@@ -79,7 +79,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     table = Table(policy.engine, config.sampling, config.data.max_len)
     opponents = Opponents(config, policy, run.checkpoint_of)
     training = Training(config, policy, table, opponents, run, display)
-    state = Progress(0, 0, Curriculum.start(config.schedule, config.reward_rules, config.game.rae, config.game.alpha))
+    state = Progress(0, 0, start_curriculum(config))
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
         display.say(f"going on after iteration {state.step}")
@@ -162,6 +162,15 @@ def iterate(
     training.folder.append("timings.jsonl", {"step": step, **timings})
     training.folder.write_games(training.folder.games_of(step), games)
     return Progress(step, state.documents + len(batch), moved), metrics, updated - started
+
+
+def start_curriculum(config: Config) -> Curriculum:
+    """The curriculum before the first iteration, as the settings want it."""
+    game = config.game
+    shuffle_seed = config.train.seed if game.shuffle_advantages else None
+    return Curriculum.start(
+        config.schedule, config.reward_rules, game.rae, game.alpha, game.normalise_performing, shuffle_seed
+    )
 
 
 def _named(curriculum: Curriculum) -> str:
