@@ -12,7 +12,8 @@ pytest.importorskip("torch", reason="the benchmark runs a model")
 pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="adapters are its")
 
-from benchmarks.throughput import SCENARIOS, WAYS, main, peak_memory, samples_of
+from benchmarks.throughput import WAYS, main, peak_memory
+from benchmarks.update_scenarios import SCENARIOS, samples_of
 from trainers.embedded.logprobs import fed, tree_of
 
 
@@ -49,3 +50,11 @@ def test_trees_take_less_memory(scenario, most):
     peaks = {way: peak_memory(scenario, way, layers=2, vocabulary=2048, checkpointing=False) for way in WAYS}
     assert peaks["mask"] <= most * peaks["plain"]
     assert peaks["cascade"] <= most * peaks["plain"]
+
+
+@pytest.mark.slow
+def test_memory_is_the_measured_process_alone():
+    held_here = b"1" * 800_000_000  # more than a process with a small model
+    small = replace(SCENARIOS[2], prompt=200, shared=200)
+    assert peak_memory(small, "plain", layers=1, vocabulary=2048, checkpointing=False) > 10
+    del held_here
