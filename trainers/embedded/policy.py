@@ -17,11 +17,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trainers.embedded.config import Config
+from trainers.embedded.engine import ADAPTER, engine_for, plain_weights
 from trainers.embedded.loss import Whole, loss_of
-from trainers.local_engine import Encoder, LocalEngine, cache_name, left_padded, positions
+from trainers.local_engine import Encoder, cache_name, left_padded, positions
 from trainers.samples import Sample
-
-ADAPTER = "default"
 
 
 class NotFiniteError(RuntimeError):
@@ -53,8 +52,8 @@ class Policy:
         adam = config.actor.adam
         self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, adam.lr, adam.betas, adam.eps, adam.weight_decay)
-        encoder = Encoder(self.tokenizer, config.template_options)
-        self.engine = _PolicyEngine(self, encoder, config.rollout.micro_batch_size)
+        self.engine = engine_for(self, Encoder(self.tokenizer, config.template_options))
+        self._hand_over()
 
     def _adapted(self, model: Any) -> Any:
         if not self.lora:
@@ -95,6 +94,7 @@ class Policy:
         for _ in range(self.config.train.max_epochs):
             for start in range(0, len(pairs), size):
                 steps.append(self._step(pairs[start : start + size]))
+        self._hand_over()
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
     def _step(self, pairs: Sequence[tuple[Sample, float]]) -> dict[str, float]:
@@ -249,6 +249,11 @@ class Policy:
         adam = self.config.actor.adam
         for group in self.optimizer.param_groups:
             group.update(lr=adam.lr, betas=adam.betas, eps=adam.eps, weight_decay=adam.weight_decay)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The engine plays with the weights as they are now."""
+        self.engine.take(plain_weights(self.model))
 
     def export(self, folder: Path) -> None:
         """Write a plain transformers folder: adapters merged, tokenizer and chat template unchanged."""
@@ -264,19 +269,6 @@ class Policy:
             plain = self.model
         plain.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-
-
-class _PolicyEngine(LocalEngine):
-    """The local engine in the policy's precision."""
-
-    def __init__(self, policy: Policy, encoder: Encoder, rows: int) -> None:
-        super().__init__(policy.model, encoder, rows)
-        self._policy = policy
-
-    def generate(self, requests: Sequence[Any]) -> list[Any]:
-        """As the local engine's."""
-        with self._policy.precision():
-            return super().generate(requests)
 
 
 def micro_batches(pairs: Sequence[tuple[Sample, float]], size: int) -> list[list[tuple[Sample, float]]]:
