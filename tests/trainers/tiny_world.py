@@ -8,7 +8,7 @@ from random import Random
 
 import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from spy_env import Document, RawReply, Rules, Stage, deal, observe
 from spy_env.ballot import read_ballot
@@ -84,13 +84,14 @@ def model_folder(folder: Path, steps: int = 200, seed: int = 0) -> Path:
         pad_token_id=tokens.pad_token_id,
     )
     model = GPT2LMHeadModel(config)
-    _teach_the_form(model, tokens, steps, Random(seed))
+    teach_the_form(model, tokens, steps, Random(seed))
     model.save_pretrained(folder)
     tokens.save_pretrained(folder)
     return folder
 
 
-def _teach_the_form(model: GPT2LMHeadModel, tokens: PreTrainedTokenizerFast, steps: int, rng: Random) -> None:
+def teach_the_form(model: PreTrainedModel, tokens: PreTrainedTokenizerFast, steps: int, rng: Random) -> None:
+    """Train on replies of the right form with random content."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     prompts = played_prompts(200, seed=1)
     for _ in range(steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import tiny_world
 import torch
@@ -40,9 +41,14 @@ def model(architecture: str) -> PreTrainedModel:
         return ARCHITECTURES[architecture](sizes).eval()
 
 
-def save(architecture: str, folder: Path) -> str:
-    """A folder for ``from_pretrained``, whose generation config asks for what training must not do."""
+def save(architecture: str, folder: Path, steps: int = 0) -> str:
+    """A folder for ``from_pretrained``, whose generation config asks for what training must not do.
+
+    After some ``steps`` the model has seen the form of votes.
+    """
     made = model(architecture)
+    if steps:
+        tiny_world.teach_the_form(made, tiny_world.tokenizer(), steps, Random(0))
     made.generation_config.update(do_sample=True, top_k=2, top_p=0.5, repetition_penalty=1.3)
     made.save_pretrained(folder)
     tiny_world.tokenizer().save_pretrained(folder)
