@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import random
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ from trainers.vllm_terms import (
     tokens_that_hold,
 )
 
+_OPEN: list[
+    Any
+] = []  # what closes the engine of this process: it has one at a time, as vLLM keeps state of its own in it
 Weights = Iterable[tuple[str, Tensor]]
 
 
@@ -44,6 +48,8 @@ class VllmEngine:
         on_cpu = not torch.cuda.is_available()
         arguments = engine_arguments(folder, on_cpu=on_cpu, **settings)
         set_environment(os.environ, on_cpu)
+        while _OPEN:
+            _OPEN.pop()()
         from vllm import EngineArgs, SamplingParams
         from vllm.exceptions import VLLMError
         from vllm.v1.engine.llm_engine import LLMEngine
@@ -59,6 +65,8 @@ class VllmEngine:
             raise ValueError(
                 f"vLLM can't serve {folder!r} ({error}); --rollout.engine transformers serves every model"
             ) from error
+        self._close = weakref.finalize(self, self._engine.engine_core.shutdown)  # else its memory is never given back
+        _OPEN.append(self._close)
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
         """The prompt's length in tokens, chat template and prefill included."""
@@ -66,6 +74,7 @@ class VllmEngine:
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """Sample every request at its temperature. What vLLM refuses or gives up fails alone."""
+        self._check_open()
         named = {f"{next(self._count)}": request for request in requests}
         with _global_chance_kept():
             answers = {name: failed for name, request in named.items() if (failed := self._queue(name, request))}
@@ -97,6 +106,7 @@ class VllmEngine:
         Raises:
             ValueError: vLLM's model has weights that are not among them.
         """
+        self._check_open()
         (missing,) = self._engine.collective_rpc(_load, args=(weights,))
         if missing:
             raise ValueError(
@@ -105,6 +115,10 @@ class VllmEngine:
             )
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM holds on to prefixes computed with the weights of before")
+
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise RuntimeError("this vLLM engine was closed when another was made; a process has one at a time")
 
 
 def _load(worker: Any, weights: Weights) -> list[str]:

@@ -6,9 +6,12 @@ Run with ``-m vllm`` in an environment of its own; ``tests/vllm/requirements.txt
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import random
+import resource
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,7 +49,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def policy(folders):
-    """A llama whose engine is not given other weights."""
+    """A llama whose engine is not given other weights. The tests below that make another come after those with this."""
     return policy_of(folders["llama"], **VLLM)
 
 
@@ -219,11 +222,13 @@ def test_the_engine_follows_every_update_and_does_not_without_a_hand_over(
 def test_a_restored_policy_plays_with_the_restored_weights(folders, adaptation):
     config = {**VLLM, "actor": {"adam": {"lr": 0.05}}, **ADAPTATIONS[adaptation]}
     saved = policy_of(folders["tied qwen3"], **config)
+    before = said(saved.engine.generate(requests(12)))
     saved.update(policies.played(saved), ADVANTAGES)
+    after = said(saved.engine.generate(requests(12)))
     restored = policy_of(folders["tied qwen3"], **config)
-    before = said(restored.engine.generate(requests(12)))
+    assert said(restored.engine.generate(requests(12))) == before != after
     restored.load_state(saved.state())
-    assert said(restored.engine.generate(requests(12))) == said(saved.engine.generate(requests(12))) != before
+    assert said(restored.engine.generate(requests(12))) == after
     assert restored.update(policies.played(restored), ADVANTAGES)["sampling/logp_difference_max"] < NEAR
 
 
@@ -238,3 +243,26 @@ def test_a_model_that_vllm_cannot_serve_is_refused_in_words(folders):
         ValueError, match=r"(?s)vLLM can't serve .*max_position_embeddings=128.*--rollout.engine transf"
     ):
         policy_of(folders["llama"], rollout={"engine": "vllm"}, data={"max_len": 4096})
+
+
+def resident() -> float:
+    """What this process has of the memory, in GiB."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+    return pages * resource.getpagesize() / 2**30
+
+
+def test_a_process_has_one_engine_at_a_time_and_the_last_gives_its_memory_back(folders):
+    first = policy_of(folders["llama"], **VLLM)
+    expected = said(first.engine.generate(requests(6)))
+    before = resident()
+    for _ in range(3):  # each has a cache of a GiB
+        policy = policy_of(folders["llama"], **VLLM)
+        assert said(policy.engine.generate(requests(6))) == expected
+    assert resident() < before + 0.5
+    with pytest.raises(RuntimeError, match="this vLLM engine was closed when another was made"):
+        first.engine.generate(requests(1))
+    with pytest.raises(RuntimeError, match="a process has one at a time"):
+        first.load_state(first.state())
+    del policy
+    gc.collect()
+    assert resident() < before - 0.5
