@@ -28,6 +28,7 @@ CPU_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; else a share of the whole memory
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the trainer's threads run on the same cores
 }
+CPU_BATCH = 4096  # tokens computed at a time; ours, as large as vLLM's own default there
 CPU_BLOCK = 32  # tokens; only whole blocks are shared, and the CPU's default, 128, is longer than many prompts
 
 
@@ -99,7 +100,13 @@ def engine_arguments(
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
     }
-    return arguments | ({"block_size": CPU_BLOCK} if on_cpu else {})
+    if on_cpu:
+        arguments |= {
+            "block_size": CPU_BLOCK,
+            "enable_chunked_prefill": False,  # between parts of a prompt it would turn seeds back, as only a GPU can
+            "max_num_batched_tokens": max(max_len, CPU_BATCH),
+        }
+    return arguments
 
 
 def sampling_params(request: Request, ends: Iterable[int]) -> dict[str, Any]:

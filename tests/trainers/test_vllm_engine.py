@@ -21,10 +21,11 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="adapters are its")
 
 import policies
+import tiny_world
 import vllm_models
 from policies import ADVANTAGES, policy_of
 
-from trainers import vllm_engine
+from trainers import vllm_engine, vllm_terms
 from trainers.engines import Failed, Request, Sampling
 from trainers.vllm_engine import VllmEngine
 
@@ -243,6 +244,17 @@ def test_a_model_that_vllm_cannot_serve_is_refused_in_words(folders):
         ValueError, match=r"(?s)vLLM can't serve .*max_position_embeddings=128.*--rollout.engine transf"
     ):
         policy_of(folders["llama"], rollout={"engine": "vllm"}, data={"max_len": 4096})
+
+
+def test_more_prompts_than_are_computed_at_a_time_are_computed_one_after_the_other(folders):
+    policy = policy_of(folders["llama"], data={"max_len": 128}, rollout={"engine": "vllm", "micro_batch_size": 64})
+    rng = random.Random(0)
+    asked = [Request(" ".join(rng.choices(tiny_world.WORDS, k=120)), f"{i}", Sampling(2)) for i in range(64)]
+    replies = policy.engine.generate(asked)
+    assert sum(len(reply.prompt_ids) for reply in replies) > vllm_terms.CPU_BATCH
+    for reply in replies:
+        expected = logprobs_by_one_pass(policy.model, reply.prompt_ids, reply.ids, 1.0)
+        torch.testing.assert_close(torch.tensor(reply.logprobs).double(), expected, atol=NEAR, rtol=0)
 
 
 def resident() -> float:

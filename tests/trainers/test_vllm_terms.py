@@ -113,7 +113,15 @@ def test_on_a_gpu_the_engine_is_made_as_the_user_says():
 def test_on_a_cpu_it_is_eager_and_fp32_and_shares_shorter_blocks():
     on_gpu = vllm_terms.engine_arguments("folder", **{**SETTINGS, "dtype": torch.float32}, on_cpu=False)
     on_cpu = vllm_terms.engine_arguments("folder", **{**SETTINGS, "dtype": torch.float32}, on_cpu=True)
-    assert on_cpu == on_gpu | {"dtype": "float32", "enforce_eager": True, "block_size": 32}
+    assert on_cpu == on_gpu | {
+        "dtype": "float32",
+        "enforce_eager": True,
+        "block_size": 32,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 4096,
+    }
+    long = vllm_terms.engine_arguments("folder", **{**SETTINGS, "dtype": torch.float32, "max_len": 8192}, on_cpu=True)
+    assert long["max_num_batched_tokens"] == 8192
     with pytest.raises(ValueError, match=r"vLLM would compute in torch.bfloat16 on a CPU.*give --ds.param_dtype fp32"):
         vllm_terms.engine_arguments("folder", **SETTINGS, on_cpu=True)
 
