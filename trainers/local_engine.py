@@ -99,7 +99,7 @@ class LocalEngine:
         with _evaluating(model):
             self._sharing, _ = method_for(model, "auto")
         self._ends = end_tokens(model, encoder.tokenizer)
-        self.pad = encoder.tokenizer.pad_token_id if encoder.tokenizer.pad_token_id is not None else min(self._ends)
+        self.pad = pad_token(encoder.tokenizer, self._ends)
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
         """The prompt's length in tokens, chat template and prefill included."""
@@ -234,6 +234,11 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     if not ends:
         raise ValueError("the model names no end-of-sequence token; set eos_token_id in its generation config")
     return frozenset(ends)
+
+
+def pad_token(tokenizer: Any, ends: frozenset[int]) -> int:
+    """The tokenizer's padding, or an end where it has none: padding is always masked."""
+    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(ends)
 
 
 def cache_name(model: Any) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from trainers.embedded.command import main, parse
-from trainers.embedded.config import Actor, Ckpt, Config, Ds, GameConfig, Rollout, Train
+from trainers.embedded.config import Actor, Ckpt, Config, Ds, GameConfig, Rollout, Train, Vllm
 
 
 def plain(text):
@@ -34,6 +34,13 @@ def plain(text):
         ({"ckpt": Ckpt(max_num=0)}, "--ckpt.max_num is 0"),
         ({"ckpt": Ckpt(games_max_num=0)}, "--ckpt.games_max_num is 0"),
         ({"ds": Ds(param_dtype="fp16")}, "--ds.param_dtype is 'fp16'; choose auto, bf16 or fp32"),
+        ({"rollout": Rollout(engine="sglang")}, "--rollout.engine is 'sglang'; choose transformers or vllm"),
+        (
+            {"rollout": Rollout(engine="vllm", temperature=0.009)},
+            "--rollout.temperature is 0.009; vLLM samples at 0.01",
+        ),
+        ({"vllm": Vllm(gpu_memory_utilization=0.0)}, "--vllm.gpu_memory_utilization is 0.0; it is a share"),
+        ({"vllm": Vllm(gpu_memory_utilization=1.1)}, "--vllm.gpu_memory_utilization is 1.1"),
         ({"game": GameConfig(players=0)}, "players is 0; a game needs at least 3"),
         ({"game": GameConfig(players=2)}, "players is 2; a game needs at least 3"),
         ({"game": GameConfig(voters="some")}, "voters is 'some'"),

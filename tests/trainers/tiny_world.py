@@ -9,7 +9,7 @@ from random import Random
 
 import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from spy_env import Document, RawReply, Rules, Stage, deal, observe
 from spy_env.ballot import read_ballot
@@ -69,10 +69,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def model_folder(folder: Path, steps: int = 200, seed: int = 0) -> Path:
     """A model that has seen the form of both replies, with random words and numbers, and nothing else."""
-    tokens, rng = tokenizer(), Random(seed)
+    tokens = tokenizer()
     model = fresh_model(tokens, seed)
-    for _ in islice(teaching(model, tokens, played_prompts(200, seed=1), form_of_a_reply, rng), steps):
-        pass
+    teach_the_form(model, tokens, steps, Random(seed))
     return saved(model, tokens, folder)
 
 
@@ -103,7 +102,7 @@ def saved(model: GPT2LMHeadModel, tokens: PreTrainedTokenizerFast, folder: Path)
 
 
 def teaching(
-    model: GPT2LMHeadModel,
+    model: PreTrainedModel,
     tokens: PreTrainedTokenizerFast,
     prompts: Sequence[str],
     reply_to: Callable[[str, Random], str],
@@ -122,6 +121,12 @@ def teaching(
         loss.backward()
         optimizer.step()
         yield
+
+
+def teach_the_form(model: PreTrainedModel, tokens: PreTrainedTokenizerFast, steps: int, rng: Random) -> None:
+    """Train on replies of the right form with random content."""
+    for _ in islice(teaching(model, tokens, played_prompts(200, seed=1), form_of_a_reply, rng), steps):
+        pass
 
 
 def form_of_a_reply(prompt: str, rng: Random) -> str:

@@ -79,6 +79,16 @@ class Rollout:
     performing: StageSampling = field(default_factory=StageSampling)
     detection: StageSampling = field(default_factory=StageSampling)
     chat_template_kwargs: str = "{}"  # JSON for the chat template, such as {"enable_thinking": false}
+    engine: str = "transformers"  # or "vllm", which runs in the trainer's process
+
+
+@dataclass(frozen=True)
+class Vllm:
+    """The vLLM engine. Its model length is --data.max_len, its number of sequences --rollout.micro_batch_size."""
+
+    gpu_memory_utilization: float = 0.4  # share of the GPU's memory for its weights and cache; the trainer has the rest
+    enforce_eager: bool = False  # no CUDA graphs; always so on a CPU
+    enable_prefix_caching: bool = True  # prompts that begin alike are computed once
 
 
 @dataclass(frozen=True)
@@ -214,6 +224,7 @@ AT_LEAST_ONE = {
     "ckpt": ("save_steps", "max_num", "games_max_num"),
     "opponents": ("pool",),
 }
+LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
 
 
 @dataclass(frozen=True)
@@ -231,6 +242,7 @@ class Config:
     logger: Logger = field(default_factory=Logger)
     ds: Ds = field(default_factory=Ds)
     opponents: OpponentsConfig = field(default_factory=OpponentsConfig)
+    vllm: Vllm = field(default_factory=Vllm)
 
     def __post_init__(self) -> None:
         # these raise for values that they can't take
@@ -247,6 +259,16 @@ class Config:
                     raise ValueError(f"--{group}.{name} is {value}; it must be at least 1")
         if self.actor.shared_prompts not in (known := ("auto", "cascade", "mask", "off")):
             raise ValueError(f"--actor.shared_prompts is {self.actor.shared_prompts!r}; choose one of {known}")
+        if rollout.engine not in ("transformers", "vllm"):
+            raise ValueError(f"--rollout.engine is {rollout.engine!r}; choose transformers or vllm")
+        if rollout.engine == "vllm" and rollout.temperature < LOWEST_IN_VLLM:
+            raise ValueError(
+                f"--rollout.temperature is {rollout.temperature}; vLLM samples at {LOWEST_IN_VLLM} where it is lower"
+            )
+        if not 0 < self.vllm.gpu_memory_utilization <= 1:
+            raise ValueError(
+                f"--vllm.gpu_memory_utilization is {self.vllm.gpu_memory_utilization}; it is a share between 0 and 1"
+            )
         if self.ds.param_dtype not in ("auto", "bf16", "fp32"):
             raise ValueError(f"--ds.param_dtype is {self.ds.param_dtype!r}; choose auto, bf16 or fp32")
         if self.opponent_of:

@@ -27,6 +27,7 @@ from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.metrics import game_metrics, learner_metrics, sample_metrics
 from trainers.rollout import Played, Table, deal_to_fit, play_games
 from trainers.samples import samples_of
+from trainers.vllm_terms import installed_versions
 
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not
@@ -235,7 +236,8 @@ def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
         "device": str(policy.device),
         "arithmetic": "bf16" if policy.bf16 else "fp32",
         "shared_prompts": policy.sharing or f"off: {policy.sharing_refused}",
-        "versions": {name: _version(name) for name in names},
+        "versions": {name: _version(name) for name in names}
+        | (installed_versions() if config.rollout.engine == "vllm" else {}),
     }
 
 

@@ -18,14 +18,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trainers.embedded.config import Config
+from trainers.embedded.engine import ADAPTER, engine_for, plain_weights
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loss import Whole, loss_of
 from trainers.embedded.micro_batches import Pair, padded_batches, tree_batches
-from trainers.local_engine import Encoder, LocalEngine
+from trainers.local_engine import Encoder
 from trainers.samples import Sample
 from trainers.tree_attention import attending, fitting, method_for
-
-ADAPTER = "default"
 
 
 class NotFiniteError(RuntimeError):
@@ -58,9 +57,9 @@ class Policy:
         self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, adam.lr, adam.betas, adam.eps, adam.weight_decay)
         self.sharing, self.sharing_refused = self._sharing()
-        encoder = Encoder(self.tokenizer, config.template_options)
-        self.engine = _PolicyEngine(self, encoder)
+        self.engine = engine_for(self, Encoder(self.tokenizer, config.template_options))
         self.pad = self.engine.pad
+        self._hand_over()
 
     def _sharing(self) -> tuple[str | None, str]:
         wanted = self.config.actor.shared_prompts
@@ -110,6 +109,7 @@ class Policy:
         for _ in range(self.config.train.max_epochs):
             for start in range(0, len(pairs), size):
                 steps.append(self._step(pairs[start : start + size]))
+        self._hand_over()
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
     def _step(self, pairs: Sequence[Pair]) -> dict[str, float]:
@@ -216,6 +216,11 @@ class Policy:
         adam = self.config.actor.adam
         for group in self.optimizer.param_groups:
             group.update(lr=adam.lr, betas=adam.betas, eps=adam.eps, weight_decay=adam.weight_decay)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The engine plays with the weights as they are now."""
+        self.engine.take(plain_weights(self.model))
 
     def export(self, folder: Path) -> None:
         """Write a plain transformers folder: adapters merged, tokenizer and chat template unchanged."""
@@ -231,21 +236,6 @@ class Policy:
             plain = self.model
         plain.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-
-
-class _PolicyEngine(LocalEngine):
-    """The local engine in the policy's precision."""
-
-    def __init__(self, policy: Policy, encoder: Encoder) -> None:
-        rollout = policy.config.rollout
-        with policy.precision():
-            super().__init__(policy.model, encoder, rollout.micro_batch_size, rollout.max_tokens_per_gpu)
-        self._policy = policy
-
-    def generate(self, requests: Sequence[Any]) -> list[Any]:
-        """As the local engine's."""
-        with self._policy.precision():
-            return super().generate(requests)
 
 
 def _padded(rows: Sequence[Tensor]) -> Tensor:
