@@ -102,7 +102,7 @@ class Trainings:
 
     def __init__(self, place: Path) -> None:
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["killed_runs"])
+        self.context.set_forkserver_preload(["killed_runs", "pytest"])  # each process imports the main module, pytest
         self.marks = place / "marks"
         self.marks.write_bytes(b" " * MARKS)
 
