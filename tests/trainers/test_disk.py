@@ -187,6 +187,13 @@ def test_a_reader_never_sees_a_broken_line_while_lines_are_added(tmp_path):
     assert looks > 3
 
 
+def test_a_line_that_is_not_ended_is_not_there_yet(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    assert disk.read_log(file) == []
+    file.write_text('{"step": 1}\n{"step": 2}', encoding="utf-8")
+    assert disk.read_log(file) == [{"step": 1}]
+
+
 def test_a_config_is_seen_as_it_was_or_as_it_will_be(tmp_path, limit):
     file = tmp_path / "config.json"
     disk.write_whole(file, "old")
