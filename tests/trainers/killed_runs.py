@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,7 +103,14 @@ class Trainings:
 
     def __init__(self, place: Path) -> None:
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["killed_runs"])
+        self.context.set_forkserver_preload(["killed_runs", "pytest"])  # each process imports the main module, pytest
+        before = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # the server knows no other way
+        try:
+            forkserver.ensure_running()
+        finally:
+            del os.environ["PYTHONPATH"]
+            os.environ.update({"PYTHONPATH": before} if before is not None else {})
         self.marks = place / "marks"
         self.marks.write_bytes(b" " * MARKS)
 

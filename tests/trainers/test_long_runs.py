@@ -34,13 +34,6 @@ class Measuring(Display):
             self.found[step] = (int(STATM.read_text().split()[1]) * PAGE, len(gc.get_objects()))
 
 
-def slope(values: dict[int, int]) -> float:
-    """Growth an iteration, by least squares."""
-    steps = list(values)
-    x, y = sum(steps) / len(steps), sum(values.values()) / len(values)
-    return sum((step - x) * (value - y) for step, value in values.items()) / sum((step - x) ** 2 for step in steps)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not STATM.exists(), reason="reads the memory of the process from /proc")
 def test_memory_is_flat_from_iteration_50_to_200(tmp_path):
@@ -55,11 +48,14 @@ def test_memory_is_flat_from_iteration_50_to_200(tmp_path):
         logger={"tensorboard_dir": str(tmp_path / "board")},
     )
     tiny_runs.run(config, Measuring)
-    late = {step: found for step, found in Measuring.found.items() if step >= 50}
-    memory, objects = (slope({step: found[i] for step, found in late.items()}) for i in (0, 1))
-    print(f"bytes an iteration {memory:.0f}, objects an iteration {objects:.2f}: {late}")
-    assert objects < 1.0
-    assert memory < 20_000
+    # Resident memory goes up and down by some megabytes with what the allocator gives back: peaks are compared.
+    (memory, objects), (memory_later, objects_later) = (
+        map(max, zip(*(Measuring.found[step] for step in steps), strict=True))
+        for steps in (range(50, 121, 10), range(130, 201, 10))
+    )
+    print(f"{memory_later - memory} bytes, {objects_later - objects} objects more in 80 iterations")
+    assert memory_later - memory < 1_000_000
+    assert objects_later - objects < 160  # two an iteration
     assert len(list((tmp_path / "run" / "games").glob("step_*"))) == 10
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
 
