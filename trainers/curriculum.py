@@ -7,7 +7,7 @@ goes on with ``after``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
@@ -103,10 +103,18 @@ class Curriculum:
         """What a game of the coming iteration records as trained; None where both stages are."""
         return None if self.schedule.kind == "joint" else self.stage
 
-    def advantages(self, games: Sequence[Game], stage: Stage) -> dict[Key, float]:
-        """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them."""
+    def advantages(self, games: Sequence[Game], stage: Stage, roles: Collection[str] | None = None) -> dict[Key, float]:
+        """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them.
+
+        They are computed over all players of a game; given ``roles``, the learner's, the others' are left out.
+        """
         of_game = self._performing_advantages if stage is Stage.PERFORMING else self._detection_advantages
-        earned = {(game.seed, seat): value for game in games for seat, value in of_game(game).items()}
+        earned = {
+            (game.seed, seat): value
+            for game in games
+            for seat, value in of_game(game).items()
+            if roles is None or game.role(seat) in roles
+        }
         if self.shuffle_seed is None:
             return earned
         return dealt_out(earned, Random(f"{self.shuffle_seed}/{self.iteration}/{stage}/shuffle"))

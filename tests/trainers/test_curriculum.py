@@ -159,6 +159,18 @@ def test_shuffled_advantages_are_the_same_values_dealt_to_other_replies():
         assert right != shuffled
 
 
+def test_the_learners_advantages_are_those_of_the_whole_game_and_shuffled_among_its_own_replies():
+    games = [voted(votes, str(i)) for i, votes in enumerate(["1 1 2 3", "1 2 1 1", "2 1 N/A ?", "3 3 3 1"])]
+    whole = fresh().advantages(games, P)
+    for roles in (["spy"], ["civilian"], ["spy", "civilian"]):
+        right, shuffled = (fresh(shuffle_seed=seed).advantages(games, P, roles) for seed in (None, 0))
+        seats = {(game.seed, seat) for game in games for seat in game.players if game.role(seat) in roles}
+        assert right == {key: value for key, value in whole.items() if key in seats}
+        assert sorted(right.values()) == sorted(shuffled.values())
+        assert shuffled.keys() == right.keys()
+        assert right != shuffled
+
+
 def test_advantages_are_shuffled_by_seed_iteration_and_stage_alone():
     games = [voted("1 1 2 3", str(i)) for i in range(8)]
     control = fresh(shuffle_seed=7)

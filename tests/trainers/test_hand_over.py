@@ -84,7 +84,7 @@ class Keeps(SharedEngine):
 def test_an_engine_is_given_the_weights_at_the_start_after_each_update_and_after_a_resume(
     folders, adaptation, monkeypatch
 ):
-    monkeypatch.setattr(policy_module, "engine_for", lambda policy, encoder: Keeps(policy, encoder, 32))
+    monkeypatch.setattr(policy_module, "engine_for", lambda policy, encoder: Keeps(policy, encoder))
     policy = policy_of(folders["llama"], actor=ACTOR, train={"batch_size": 4}, **ADAPTATIONS[adaptation])
     for times in (1, 2, 3):
         assert len(policy.engine.taken) == times

@@ -194,14 +194,13 @@ def deal_games(
 def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
     """Samples, their advantages, and the policy's update on them; returns the metrics of all three.
 
-    Advantages are computed over all players of a game, and those of opponents are left out. A game's trained voters
-    share a role, so a detection group is the learner's as a whole or not at all.
+    A game's trained voters share a role, so a detection group is the learner's as a whole or not at all.
     """
     games = [one.game for one in played]
     samples, advantages = [], []
     for stage in curriculum.stages:
         own = samples_of(played, stage, config.reward_rules, config.learner_roles)
-        worth = curriculum.advantages(games, stage)
+        worth = curriculum.advantages(games, stage, config.learner_roles)
         samples += own
         advantages += [worth[sample.game, sample.seat] for sample in own]
     metrics = game_metrics(games, config.reward_rules) | sample_metrics(samples)
