@@ -61,7 +61,7 @@ class Size:
     rounds: int
 
 
-REAL = Size(documents=16, words=400, performance=256, vote=16, iterations=4, rounds=3)
+REAL = Size(documents=8, words=400, performance=256, vote=16, iterations=4, rounds=3)
 SMALL = Size(documents=1, words=15, performance=8, vote=4, iterations=2, rounds=1)
 
 

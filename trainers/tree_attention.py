@@ -144,8 +144,10 @@ def run_tree(model: Any, tree: PrefixTree, method: str, read_N: Tensor | int, **
     if method == "cascade":
         how: dict[str, Any] = {"attention_mask": None, "tree_parts": parts_of(tree)}
     else:
+        autocast = torch.is_autocast_enabled(device.type)  # which would else cast the mask in every layer
+        dtype = torch.get_autocast_dtype(device.type) if autocast else model.dtype
         masks = {
-            kind: mask_of(tree, device, model.dtype, window if window and window < tree.longest else None)
+            kind: mask_of(tree, device, dtype, window if window and window < tree.longest else None)
             for kind, window in layer_kinds(model).items()
         }
         how = {"attention_mask": masks if "sliding_attention" in masks else next(iter(masks.values()))}
