@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -92,12 +93,21 @@ class _Row:
 class LocalEngine:
     """A causal language model of transformers and its tokenizer."""
 
-    def __init__(self, model: Any, encoder: Encoder, rows: int = 32, max_tokens: int = 32768) -> None:
-        """At most ``rows`` replies are generated at a time, and ``max_tokens`` of prompts and replies, or one reply."""
+    def __init__(
+        self, model: Any, encoder: Encoder, rows: int = 32, max_tokens: int = 32768, sharing: str | None = "auto"
+    ) -> None:
+        """At most ``rows`` replies are generated at a time, and ``max_tokens`` of prompts and replies, or one reply.
+
+        ``sharing``: how what prompts share is computed once, as ``method_for`` finds it; None: not at all.
+        """
         self.model, self.encoder, self.rows, self.max_tokens = model, encoder, rows, max_tokens
         self._cache = cache_name(model)
-        with _evaluating(model):
-            self._sharing, _ = method_for(model, "auto")
+        self._sharing = sharing
+        if sharing == "auto":
+            with _evaluating(model):
+                self._sharing, refused = method_for(model, "auto")
+            if not self._sharing:
+                warnings.warn(f"prompts are read in full, not what they share once: {refused}", stacklevel=2)
         self._ends = end_tokens(model, encoder.tokenizer)
         self.pad = pad_token(encoder.tokenizer, self._ends)
 
@@ -165,7 +175,7 @@ class LocalEngine:
         """Compute what prompts share once; where the model can't branch, whole prompts that are the same."""
         prompts = [row.prompt_ids for row in rows]
         if self._sharing:
-            logits_BV, cache = prefill(self.model, self._cache, prompts, self._sharing)
+            logits_BV, cache = prefill(self.model, self._cache, prompts, self._sharing, self.max_tokens)
             return logits_BV, cache, left_padded(prompts, self.pad, self.model.device)[1]
         distinct = list(dict.fromkeys(prompts))
         ids_UT, mask_UT = left_padded(distinct, self.pad, self.model.device)
@@ -203,7 +213,9 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = True
 
 
-def load_engine(folder: str, rows: int = 32, template_options: dict[str, Any] | None = None) -> LocalEngine:
+def load_engine(
+    folder: str, rows: int = 32, template_options: dict[str, Any] | None = None, max_tokens: int = 32768
+) -> LocalEngine:
     """The model of a transformers folder or hub id, to play with: bf16 on a GPU, fp32 on a CPU.
 
     Raises:
@@ -219,7 +231,7 @@ def load_engine(folder: str, rows: int = 32, template_options: dict[str, Any] | 
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except OSError as error:
         raise ValueError(f"no model at {folder!r} ({error}); give a transformers folder or a hub id") from error
-    return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer, template_options), rows)
+    return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer, template_options), rows, max_tokens)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

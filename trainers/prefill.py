@@ -12,23 +12,25 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from trainers.prefix_tree import BUSY, Tokens, grow, neighbours
+from trainers.prefix_tree import Tokens, grow, neighbours
 from trainers.tree_attention import attending, fitting, run_tree
 
 
-def prefill(model: Any, cache_name: str, prompts: Sequence[Tokens], method: str) -> tuple[Tensor, Any]:
-    """Logits after each prompt (B, V), and a cache of B rows whose S places end with the prompts."""
+def prefill(model: Any, cache_name: str, prompts: Sequence[Tokens], method: str, max_tokens: int) -> tuple[Tensor, Any]:
+    """Logits after each prompt (B, V), and a cache of B rows whose S places end with the prompts.
+
+    At most ``max_tokens`` of the trees are computed at a time, or one prompt.
+    """
     longest = max(map(len, prompts))
-    parts = [
-        (group, _one_tree(model, cache_name, [prompts[i] for i in group], method, longest))
-        for group in neighbours(prompts, BUSY)
-    ]
-    row_B = torch.tensor([i for group, _ in parts for i in group], device=model.device).argsort()
+    groups = neighbours(prompts, max_tokens)
+    parts = [_one_tree(model, cache_name, [prompts[i] for i in group], method, longest) for group in groups]
+    row_B = torch.tensor([i for group in groups for i in group], device=model.device).argsort()
     cache = DynamicCache()
-    for layer, of_parts in enumerate(zip(*(layers for _, (_, layers) in parts), strict=True)):
-        keys, values = (torch.cat(tensors)[row_B] for tensors in zip(*of_parts, strict=True))
+    for layer in range(len(parts[0][1])):
+        pairs = [layers.pop(0) for _, layers in parts]  # given free at once: a cache is large
+        keys, values = (torch.cat(tensors)[row_B] for tensors in zip(*pairs, strict=True))
         cache.update(keys, values, layer)
-    return torch.cat([logits for _, (logits, _) in parts])[row_B], cache
+    return torch.cat([logits for logits, _ in parts])[row_B], cache
 
 
 def _one_tree(

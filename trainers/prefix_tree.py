@@ -47,9 +47,7 @@ def grow(sequences: Sequence[Tokens]) -> PrefixTree:
     paths: dict[int, tuple[int, ...]] = {}
     path: list[int] = []
     last: Tokens = ()
-    for i in sorted(
-        range(len(sequences)), key=sequences.__getitem__
-    ):  # in this order a branch is never left and re-entered
+    for i in sorted(range(len(sequences)), key=sequences.__getitem__):  # no branch is left and re-entered
         tokens = sequences[i]
         shared = shared_length(tokens, last)
         added = range(len(ids), len(ids) + len(tokens) - shared)
@@ -64,9 +62,10 @@ def grow(sequences: Sequence[Tokens]) -> PrefixTree:
 
 
 def neighbours(sequences: Sequence[Tokens], max_tokens: int, max_sequences: int | None = None) -> list[list[int]]:
-    """Indices of sequences, cut into groups that make trees of at most ``max_tokens``, or hold a single sequence.
+    """Indices of sequences, cut into groups that make trees of at most ``max_tokens``, or of a single sequence.
 
     A group ends early where it is large and the next sequence shares less than half of its tokens with the one before.
+    One that adds no token never begins another group.
     """
     groups: list[list[int]] = []
     size = 0
@@ -74,7 +73,7 @@ def neighbours(sequences: Sequence[Tokens], max_tokens: int, max_sequences: int 
     for i in sorted(range(len(sequences)), key=sequences.__getitem__):
         tokens = sequences[i]
         added = len(tokens) - shared_length(tokens, last)
-        full = size + added > max_tokens or (size + added > BUSY and 2 * added > len(tokens))
+        full = added and (size + added > max_tokens or (size + added > BUSY and 2 * added > len(tokens)))
         if not groups or full or len(groups[-1]) == max_sequences:
             groups.append([])
             size, added = 0, len(tokens)

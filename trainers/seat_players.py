@@ -66,10 +66,8 @@ def read_player(text: str, kinds: Collection[str]) -> SeatPlayer:
     return SeatPlayer(kind, which)
 
 
-def engine_for(
-    player: SeatPlayer, timeout: float = 120.0, rows: int = 32, template_options: dict[str, Any] | None = None
-) -> Engine:
-    """An engine for a player that needs no training run. ``rows`` and ``template_options`` are for local models.
+def engine_for(player: SeatPlayer, timeout: float = 120.0, **of_local_models: Any) -> Engine:
+    """An engine for a player that needs no training run. ``of_local_models``: as ``load_engine`` takes them.
 
     Raises:
         ValueError: there is no such model, or what the player needs isn't installed.
@@ -78,14 +76,14 @@ def engine_for(
         url, _, model = player.which.rpartition("#")
         return EndpointEngine(url, model, os.environ.get("OPENAI_API_KEY", "none"), timeout=timeout)
     if player.kind == "model":
-        return _local_engine(player.which, rows, template_options)
+        return _local_engine(player.which, of_local_models)
     if player.kind == "random":
         return RandomEngine()
     return ScriptedEngine(human_player() if player.kind == "human" else scripted_player())
 
 
-def _local_engine(name: str, rows: int, template_options: dict[str, Any] | None) -> Engine:
+def _local_engine(name: str, options: dict[str, Any]) -> Engine:
     from trainers.first_run import SMALL_MODEL, small_model
     from trainers.local_engine import load_engine
 
-    return load_engine(str(small_model()) if name == SMALL_MODEL else name, rows, template_options)
+    return load_engine(str(small_model()) if name == SMALL_MODEL else name, **options)

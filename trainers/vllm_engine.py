@@ -29,9 +29,7 @@ from trainers.vllm_terms import (
     tokens_that_hold,
 )
 
-_OPEN: list[
-    Any
-] = []  # what closes the engine of this process: it has one at a time, as vLLM keeps state of its own in it
+_OPEN: list[Any] = []  # what closes the engine of this process: one at a time, as vLLM keeps state of its own
 Weights = Iterable[tuple[str, Tensor]]
 
 

@@ -6,7 +6,20 @@ from dataclasses import asdict
 import pytest
 
 from trainers.embedded.command import main, parse
-from trainers.embedded.config import Actor, Ckpt, Config, Ds, GameConfig, Rollout, Train, Vllm
+from trainers.embedded.config import (
+    Actor,
+    Ckpt,
+    Config,
+    Data,
+    Ds,
+    Eval,
+    GameConfig,
+    Lora,
+    Rollout,
+    StageSampling,
+    Train,
+    Vllm,
+)
 
 
 def plain(text):
@@ -33,8 +46,22 @@ def plain(text):
         ({"ckpt": Ckpt(save_steps=0)}, "--ckpt.save_steps is 0"),
         ({"ckpt": Ckpt(max_num=0)}, "--ckpt.max_num is 0"),
         ({"ckpt": Ckpt(games_max_num=0)}, "--ckpt.games_max_num is 0"),
-        ({"ds": Ds(param_dtype="fp16")}, "--ds.param_dtype is 'fp16'; choose auto, bf16 or fp32"),
-        ({"rollout": Rollout(engine="sglang")}, "--rollout.engine is 'sglang'; choose transformers or vllm"),
+        ({"rollout": Rollout(performing=StageSampling(max_new_tokens=0))}, "--rollout.performing.max_new_tokens is 0"),
+        ({"rollout": Rollout(max_tokens_per_gpu=0)}, "--rollout.max_tokens_per_gpu is 0"),
+        ({"train": Train(max_tokens_per_gpu=0)}, "--train.max_tokens_per_gpu is 0"),
+        ({"train": Train(max_minutes=-1)}, "--train.max_minutes is -1; it must be at least 0"),
+        ({"data": Data(max_samples=-1)}, "--data.max_samples is -1"),
+        (
+            {"data": Data(max_len=512)},
+            "--data.max_len is 512 for prompt and reply, and replies alone may have 512 tokens",
+        ),
+        ({"eval": Eval(games=-1)}, "--eval.games is -1"),
+        ({"eval": Eval(games=4, steps=-5)}, "--eval.steps is -5"),
+        ({"eval": Eval(steps=5)}, "--eval.steps is 5, and no games are held out; give --eval.games"),
+        ({"ds": Ds(lora=Lora(rank=-1))}, "--ds.lora.rank is -1"),
+        ({"actor": Actor(shared_prompts="yes")}, "--actor.shared_prompts is 'yes'; choose one of .'auto', 'cascade'"),
+        ({"ds": Ds(param_dtype="fp16")}, "--ds.param_dtype is 'fp16'; choose one of .'auto', 'bf16', 'fp32'"),
+        ({"rollout": Rollout(engine="sglang")}, "--rollout.engine is 'sglang'; choose one of .'transformers', 'vllm'"),
         (
             {"rollout": Rollout(engine="vllm", temperature=0.009)},
             "--rollout.temperature is 0.009; vLLM samples at 0.01",

@@ -16,6 +16,7 @@ import tiny_models
 import tiny_world
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
+from trainers import local_engine
 from trainers.engines import Request, Sampling
 from trainers.local_engine import Encoder, LocalEngine, end_tokens
 from trainers.prefix_tree import grow
@@ -87,13 +88,33 @@ def test_what_prompts_share_is_computed_once():
 def test_prompts_are_read_in_parts_where_they_are_long_and_differ(monkeypatch):
     asked = requests(12, Sampling(8))
     expected = said(engine().generate(asked))
-    monkeypatch.setattr("trainers.prefill.BUSY", 8)
+    monkeypatch.setattr("trainers.prefix_tree.BUSY", 8)
     playing = engine()
     computed = shapes_computed(playing)
     assert said(playing.generate(asked)) == expected
     parts = [tokens for rows, tokens in computed if rows == 1]
     assert len(parts) > 2
     assert max(parts) <= max(8, max(len(playing.encoder.encode(prompt)) for prompt in PROMPTS))
+
+
+def test_the_same_long_prompts_are_computed_once():
+    long = " ".join(["fig"] * 60)
+    playing = LocalEngine(tiny_models.model("llama"), Encoder(tiny_world.tokenizer()), max_tokens=1000)
+    playing.max_tokens = 70  # of which a prompt and its reply take 72
+    computed = shapes_computed(playing)
+    playing._prefill([_row(playing, Request(long, str(i), Sampling(10))) for i in range(4)])
+    assert computed == [(1, 62)]
+
+
+def _row(playing, request):
+    return local_engine._Row(request, playing.encoder.encode(request.prompt), random.Random(0))
+
+
+def test_sharing_can_be_turned_off():
+    playing = LocalEngine(tiny_models.model("llama"), Encoder(tiny_world.tokenizer()), sharing=None)
+    computed = shapes_computed(playing)
+    assert said(playing.generate(requests(12, Sampling(8)))) == said(engine().generate(requests(12, Sampling(8))))
+    assert computed[0][0] > 1
 
 
 @pytest.mark.parametrize(("max_tokens", "sizes"), [(10**6, [7]), (40, [3, 2, 2]), (1, [1] * 7)])
@@ -108,8 +129,9 @@ def test_batches_hold_as_many_replies_as_there_are_tokens_for(max_tokens, sizes)
 
 
 @pytest.mark.parametrize("architecture", tiny_models.UNSERVED)
-def test_architectures_that_trees_do_not_suit_play_the_same(architecture):
-    playing = engine(architecture, rows=5)
+def test_architectures_that_trees_do_not_suit_play_the_same_and_say_why(architecture):
+    with pytest.warns(UserWarning, match="prompts are read in full"):
+        playing = engine(architecture, rows=5)
     assert playing._sharing is None
     for reply in playing.generate(requests(12, Sampling(12))):
         expected = logprobs_by_one_pass(playing.model, reply.prompt_ids, reply.ids, 1.0)

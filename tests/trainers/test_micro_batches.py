@@ -12,6 +12,8 @@ pytest.importorskip("transformers", reason="samples are encoded with it")
 
 import policies
 
+from trainers.embedded.config import Config
+from trainers.embedded.config_file import from_dict
 from trainers.embedded.logprobs import fed, tree_of
 from trainers.embedded.micro_batches import padded_batches, tree_batches
 from trainers.prefix_tree import BUSY
@@ -43,7 +45,8 @@ def test_batches_hold_every_sample_once_and_fit(cut, size, max_tokens, max_sampl
         batches = cut(pairs, max_tokens, max_samples)
         assert sorted(pair[0].game for batch in batches for pair in batch) == sorted(pair[0].game for pair in pairs)
         assert all(pair in pairs for batch in batches for pair in batch)
-        assert all(size(batch) <= max_tokens or len(batch) == 1 for batch in batches)
+        longest = max(len(fed(sample)) for sample, _ in pairs)
+        assert all(size(batch) <= max(max_tokens, longest) for batch in batches)
         assert all(len(batch) <= (max_samples or len(pairs)) for batch in batches)
 
 
@@ -69,3 +72,17 @@ def test_a_large_batch_ends_where_little_is_shared():
     ]
     shared = [(policies.sample(i, prompt_ids=(9,) * 3 * long + (i,), ids=(7,)), 0.0) for i in range(3)]
     assert len(tree_batches(shared, 10**6)) == 1
+
+
+def test_samples_that_add_nothing_never_begin_a_batch():
+    pairs = [(policies.sample(i, prompt_ids=(1,) * 50, ids=(7,)), 0.0) for i in range(9)]
+    assert len(tree_batches(pairs, max_tokens=10)) == 1
+    assert len(tree_batches(pairs, max_tokens=10, max_samples=3)) == 3
+
+
+@pytest.mark.parametrize("prompt", [1000, 2500, 4000])
+def test_a_game_is_one_batch_where_the_budget_is_the_default(prompt):
+    """Five players, long replies, within the default --data.max_len or a longer one."""
+    budget = from_dict(Config, {"data": {"max_len": prompt + 201}}, "test").tokens_at_a_time
+    pairs = [(policies.sample(i, prompt_ids=(1,) * prompt, ids=(i, *[7] * 199)), 0.0) for i in range(5)]
+    assert len(tree_batches(pairs, budget)) == 1

@@ -240,9 +240,9 @@ def test_a_run_without_opponents_says_nothing_of_them(place):
         config_of(place, "plain", opponents={"spy": ""}, eval={"opponent": "", "steps": 1}, train={"iterations": 1})
     ).folder
     assert not [name for row in rows(folder) for name in row if name.startswith(("opponent", "game/learner"))]
-    (row,) = rows(folder, "evaluations.jsonl")
-    assert row["step"] == 1
-    assert not [name for name in row if name.startswith(("opponent", "learner", "intervals"))]
+    curve = rows(folder, "evaluations.jsonl")
+    assert [row["step"] for row in curve] == [0, 1]
+    assert not [name for row in curve for name in row if name.startswith(("opponent", "learner", "intervals"))]
     assert {path.name for path in (folder / "games").glob("eval_*")} == {
         *("eval_before.jsonl", "eval_000001.jsonl", "eval_after.jsonl")
     }

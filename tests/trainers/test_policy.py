@@ -123,6 +123,27 @@ def test_replies_of_one_token_are_read_at_the_prompts_end(folders, sharing):
     assert off(found, torch.cat(one_by_one(policy.model, samples))) < 1e-5
 
 
+@pytest.mark.parametrize("sharing", ["cascade", "mask", "off"])
+@pytest.mark.parametrize("adaptation", ADAPTATIONS)
+def test_the_head_computes_what_is_read_and_no_more(folders, adaptation, sharing):
+    policy = policy_of(folders["llama"], actor={"shared_prompts": sharing}, **ADAPTATIONS[adaptation])
+    samples = policies.samples()
+    read = {(sample.prompt_ids, sample.ids[:place]) for sample in samples for place in range(len(sample.ids))}
+    tokens = sum(len(sample.ids) for sample in samples)
+    head, seen = policy.model.get_output_embeddings(), []
+    head.register_forward_hook(lambda _, given, made: seen.append(made.shape[:2]))
+    with attending(policy.model, policy.sharing):
+        policy._logprobs(policy.model, samples, policy.sharing)
+    assert seen == [(1, tokens if sharing == "off" else len(read))]
+    assert len(read) < tokens
+
+
+@pytest.mark.parametrize("actor", [{}, {"shared_prompts": "off"}, {"shared_prompts": "mask"}])
+def test_the_engine_shares_as_the_policy_does(folders, actor):
+    policy = policy_of(folders["llama"], actor=actor)
+    assert policy.engine._sharing == policy.sharing
+
+
 @pytest.mark.parametrize("architecture", tiny_models.UNSERVED)
 def test_an_architecture_that_trees_do_not_suit_takes_the_plain_way_and_says_why(tmp_path, architecture):
     folder = str(tiny_models.save(architecture, tmp_path))
@@ -130,6 +151,7 @@ def test_an_architecture_that_trees_do_not_suit_takes_the_plain_way_and_says_why
         policy = policy_of(folder)
     assert policy.sharing is None
     assert architecture in policy.sharing_refused.lower()
+    assert policy.engine._sharing is None
     samples = policies.samples()
     found = own_rows(policy._logprobs(policy.model, samples, None)[0], samples)
     assert off(torch.cat(found), torch.cat(one_by_one(policy.model, samples))) < 1e-5

@@ -205,11 +205,11 @@ def test_games_from_before_training_are_never_played_by_the_trained_model(place,
 def test_evaluations_on_the_way_are_kept_and_those_after_the_checkpoint_are_cut(place, stopped):
     start(place, train={"iterations": 3}, eval={"steps": 1})
     rows = [json.loads(line) for line in (stopped / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert [row["step"] for row in rows] == [0, 1, 2, 3]
     assert all(0 <= row["readable votes"] <= 1 for row in rows)
     shutil.rmtree(stopped / "checkpoints" / "step_3")
     config = tiny_runs.config_of(place, place / "model", "stopped", ckpt={"load_enable": True})
     RunFolder(config).resume(config, Policy(config, str(place / "model")))
-    assert len((stopped / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert len((stopped / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()) == 3
     assert not (stopped / "games" / "eval_000003.jsonl").exists()
     assert (stopped / "games" / "eval_before.jsonl").exists()

@@ -137,6 +137,15 @@ def test_a_metric_of_one_stage_is_averaged_over_the_iterations_that_tell_it(swep
     assert "- no finished run tells 'nobody'" in tables[-1]
 
 
+def test_runs_that_time_cut_short_are_named(swept):
+    _, _, _, tables = swept(
+        FakeTrainer(), "seeds = [0, 1]\nmetrics = ['kl']\n[settings.a]\n[settings.b]\ntrain.iterations = 3\n"
+    )
+    assert [line for line in tables[-1].splitlines() if "ended after" in line] == [
+        f"- a, seed {seed}, ended after 3 of 100 iterations" for seed in (0, 1)
+    ]
+
+
 def test_chosen_measures_are_the_columns(swept):
     _, _, _, tables = swept(FakeTrainer(), "seeds = [0]\nmetrics = []\nmeasures = []\n[settings.a]\n")
     assert list(cells(tables[-1])["a"]) == ["finished"]

@@ -99,6 +99,10 @@ ONE = "seeds = [0]\n"
         (ONE + "[settings.a]\ngames.rae = false", r"setting 'a': config: unknown \['games'\]"),
         (ONE + "[settings.a]\ngame = 3", "setting 'a': config: game is 3; give a group of settings"),
         (ONE + "[settings.a]\ngame.rae = 1", "setting 'a': config: game: rae is 1; it takes bool"),
+        (
+            ONE + "[settings.a]\nlogger.wandb.key = 'k'",
+            "setting 'a' says logger.wandb.key, which would be written down",
+        ),
         (ONE + "[settings.a]\ngame.players = 3", "setting 'a': --rollout.n_samples_per_prompt is 4, no multiple"),
         (ONE + "[settings.a]\ngame.schedule = 'random'", "setting 'a': schedule is 'random'"),
         (ONE + "[settings.a]\ntrain.seed = 3", "setting 'a' says train.seed; give seeds in the sweep's list"),

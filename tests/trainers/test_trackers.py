@@ -69,9 +69,10 @@ def numbers(row):
 def expected(folder):
     """What is to be told, by iteration."""
     evaluations = {row["step"]: numbers(row) for row in read_log(folder / "evaluations.jsonl")}
+    metrics = {row["step"]: numbers(row) for row in read_log(folder / "metrics.jsonl")}
     return {
-        row["step"]: numbers(row) | {f"eval/{name}": value for name, value in evaluations.get(row["step"], {}).items()}
-        for row in read_log(folder / "metrics.jsonl")
+        step: metrics.get(step, {}) | {f"eval/{name}": value for name, value in evaluations.get(step, {}).items()}
+        for step in {**evaluations, **metrics}
     }
 
 
@@ -122,7 +123,7 @@ def test_tensorboard_holds_every_iteration_of_a_stopped_run_once(place, run):
             assert name not in told.setdefault(event.step, {})
             told[event.step][name] = event.value
     wanted = expected(folder)
-    assert told.keys() == wanted.keys() == set(range(1, 7))
+    assert told.keys() == wanted.keys() == set(range(7))
     for step, metrics in wanted.items():
         assert told[step] == pytest.approx(metrics, rel=1e-6, abs=1e-12)
 
@@ -175,7 +176,7 @@ def test_a_stopped_run_goes_on_in_the_same_wandb_run_without_telling_anything_tw
     first, second = wandb.runs
     assert first.asked["id"] == second.asked["id"]
     assert (first.finished, second.finished) == (1, 0)
-    assert [step for step, _ in first.rows + second.rows] == [1, 2, 3, 4, 5, 6]
+    assert [step for step, _ in first.rows + second.rows] == [0, 1, 2, 3, 4, 5, 6]
     assert dict(first.rows + second.rows) == expected(folder)
 
 
@@ -257,6 +258,6 @@ def test_the_real_wandb_keeps_a_stopped_run_offline_as_one_run_with_each_iterati
     record = json.loads((folder / trackers.RECORD).read_text(encoding="utf-8"))
     assert {file.name for file in files} == {f"run-{record['id']}.wandb"}
     first, second = map(told_offline, files)
-    assert (list(first), list(second)) == ([1, 2, 3, 4], [5, 6])
+    assert (list(first), list(second)) == ([0, 1, 2, 3, 4], [5, 6])
     assert first | second == expected(folder)
     assert [str(file) for file in folder.rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()] == []

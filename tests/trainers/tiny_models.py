@@ -13,6 +13,8 @@ from transformers import (
     Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
@@ -60,6 +62,17 @@ SLIDING = {
 }
 UNSERVED = {
     "mamba": lambda sizes: MambaForCausalLM(MambaConfig(hidden_size=32, num_hidden_layers=2, **sizes)),
+    "neo": lambda sizes: GPTNeoForCausalLM(  # its local layers look at places, not at positions
+        GPTNeoConfig(
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global", "local"], 1]],
+            window_size=32,
+            max_position_embeddings=128,
+            **sizes,
+        )
+    ),
     "bloom": lambda sizes: BloomForCausalLM(BloomConfig(hidden_size=32, n_layer=2, n_head=4, **sizes)),
 }
 

@@ -157,7 +157,7 @@ class RunFolder:
         try:
             row = _progress_of(saved[-1])
             _refuse_changes(row["config"], json.loads(json.dumps(asdict(config))), str(saved[-1]))
-            policy.load_state(_state_of(saved[-1], policy.device))
+            policy.load_state(_state_of(saved[-1]))
         except DamagedError as error:
             raise ValueError(f"{error}; the checkpoint is damaged: remove {saved[-1]} to {before}") from error
         self._cut(row["step"])
@@ -201,10 +201,10 @@ def _progress_of(folder: Path) -> dict[str, Any]:
     return row
 
 
-def _state_of(folder: Path, device: torch.device) -> dict[str, Any]:
+def _state_of(folder: Path) -> dict[str, Any]:
     file = folder / STATE
     try:
-        return torch.load(file, map_location=device, weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise DamagedError(f"{file} can't be read ({type(error).__name__})") from error  # torch's texts fill a screen
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -75,6 +76,8 @@ def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
 
     def train_one(config: Config) -> Result:
         gc.collect()  # the last run's policy and its engine hold each other, and this run needs their memory
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         return _trained(config, console)
 
     failed = run_sweep(sweep, train_one, say, write_table)

@@ -13,7 +13,7 @@ from typing import Any
 
 from spy_env import PRESETS, RewardRules, Rules, Stage
 from trainers.curriculum import Schedule
-from trainers.embedded.lineup import check_fixed, check_opponents
+from trainers.embedded.config_checks import check_together, check_values
 from trainers.embedded.loss import LossRules
 from trainers.engines import Sampling
 from trainers.samples import ROLES
@@ -97,7 +97,8 @@ class Train:
 
     iterations: int = 100
     batch_size: int | None = None  # samples an optimizer step; default all of an iteration: one update
-    max_tokens_per_gpu: int = 4096  # tokens computed at a time (or one sample), each shared one counted once
+    max_tokens_per_gpu: int | None = None  # tokens computed at a time (or one sample), each shared one counted once;
+    # default: twice --data.max_len, at least 4096. Games that share little are computed some 2,000 at a time anyway
     micro_batch_size: int | None = None  # samples computed at a time; default: as many as those tokens hold
     max_epochs: int = 1  # passes over an iteration's samples
     seed: int = 42
@@ -218,15 +219,6 @@ class OpponentsConfig:
     pool: int = 5  # "past" is one of so many last checkpoints (every --ckpt.save_steps), which are kept for it
 
 
-AT_LEAST_ONE = {
-    "train": ("iterations", "batch_size", "micro_batch_size", "max_tokens_per_gpu", "max_epochs"),
-    "rollout": ("batch_size", "n_samples_per_prompt", "micro_batch_size", "max_tokens_per_gpu"),
-    "ckpt": ("save_steps", "max_num", "games_max_num"),
-    "opponents": ("pool",),
-}
-LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
-
-
 @dataclass(frozen=True)
 class Config:
     """Train a model by playing "Who is the spy?" on one machine."""
@@ -245,36 +237,10 @@ class Config:
     vllm: Vllm = field(default_factory=Vllm)
 
     def __post_init__(self) -> None:
+        check_values(self)
         # these raise for values that they can't take
         self.rules, self.reward_rules, self.schedule, self.loss_rules, self.sampling, self.template_options  # noqa: B018
-        rollout, players = self.rollout, self.game.players
-        if rollout.n_samples_per_prompt % players:
-            raise ValueError(
-                f"--rollout.n_samples_per_prompt is {rollout.n_samples_per_prompt}, no multiple of --game.players {players}: "
-                f"each sample is a seat, so give {players}, {2 * players}, ..."
-            )
-        for group, names in AT_LEAST_ONE.items():
-            for name in names:
-                if (value := getattr(getattr(self, group), name)) is not None and value < 1:
-                    raise ValueError(f"--{group}.{name} is {value}; it must be at least 1")
-        if self.actor.shared_prompts not in (known := ("auto", "cascade", "mask", "off")):
-            raise ValueError(f"--actor.shared_prompts is {self.actor.shared_prompts!r}; choose one of {known}")
-        if rollout.engine not in ("transformers", "vllm"):
-            raise ValueError(f"--rollout.engine is {rollout.engine!r}; choose transformers or vllm")
-        if rollout.engine == "vllm" and rollout.temperature < LOWEST_IN_VLLM:
-            raise ValueError(
-                f"--rollout.temperature is {rollout.temperature}; vLLM samples at {LOWEST_IN_VLLM} where it is lower"
-            )
-        if not 0 < self.vllm.gpu_memory_utilization <= 1:
-            raise ValueError(
-                f"--vllm.gpu_memory_utilization is {self.vllm.gpu_memory_utilization}; it is a share between 0 and 1"
-            )
-        if self.ds.param_dtype not in ("auto", "bf16", "fp32"):
-            raise ValueError(f"--ds.param_dtype is {self.ds.param_dtype!r}; choose auto, bf16 or fp32")
-        if self.opponent_of:
-            check_opponents(self.opponent_of, self.game.voters, self.game.schedule)
-        if self.eval.opponent:
-            check_fixed(self.eval.opponent, self.eval.games)
+        check_together(self)
 
     @property
     def opponent_of(self) -> dict[str, str]:
@@ -322,10 +288,18 @@ class Config:
         """Sampling by stage."""
         return {
             stage: Sampling(
-                own.max_new_tokens or self.rollout.max_new_tokens, self.rollout.temperature, own.prefill, own.stop
+                self.rollout.max_new_tokens if own.max_new_tokens is None else own.max_new_tokens,
+                self.rollout.temperature,
+                own.prefill,
+                own.stop,
             )
             for stage, own in ((Stage.PERFORMING, self.rollout.performing), (Stage.DETECTION, self.rollout.detection))
         }
+
+    @property
+    def tokens_at_a_time(self) -> int:
+        """Of an update: room for a game whose samples share their prompts."""
+        return self.train.max_tokens_per_gpu or max(4096, 2 * self.data.max_len)
 
     @property
     def template_options(self) -> dict[str, Any]:

@@ -23,8 +23,7 @@ class SharedEngine(LocalEngine):
 
     def __init__(self, policy: Policy, encoder: Encoder) -> None:
         rollout = policy.config.rollout
-        with policy.precision():
-            super().__init__(policy.model, encoder, rollout.micro_batch_size, rollout.max_tokens_per_gpu)
+        super().__init__(policy.model, encoder, rollout.micro_batch_size, rollout.max_tokens_per_gpu, policy.sharing)
         self._policy = policy
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:

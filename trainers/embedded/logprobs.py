@@ -6,7 +6,8 @@ whose logits are read, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -48,10 +49,21 @@ def padded_logprobs(model: Any, samples: Sequence[Sample], pad: int, temperature
     mask_BS = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=model.device)
     places = [(b, s) for b, row in enumerate(rows) for s in range(len(samples[b].prompt_ids) - 1, len(row))]
     row_N, place_N = torch.tensor(places, device=model.device).T
-    read_U, column_N = place_N.unique(return_inverse=True)
-    logits_BUV = model(input_ids=ids_BS, attention_mask=mask_BS, use_cache=False, logits_to_keep=read_U).logits
-    logits_NV = logits_BUV[row_N, column_N]
+    with _read_only(model, row_N, place_N):
+        logits_NV = model(input_ids=ids_BS, attention_mask=mask_BS, use_cache=False).logits[0]
     return _scores(logits_NV, torch.arange(len(places), device=model.device), _targets(samples, model), temperature)
+
+
+@contextlib.contextmanager
+def _read_only(model: Any, row_N: Tensor, place_N: Tensor) -> Iterator[None]:
+    """Give the model's head the places that are read, and no others: logits come as (1, N, V)."""
+    plain = getattr(model, "get_base_model", lambda: model)()
+    head = plain.get_output_embeddings()
+    handle = head.register_forward_pre_hook(lambda _, hidden: (hidden[0][row_N, place_N][None],))
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _targets(samples: Sequence[Sample], model: Any) -> Tensor:

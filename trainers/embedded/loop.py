@@ -32,8 +32,6 @@ from trainers.vllm_terms import installed_versions
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not
 
-BEFORE = "eval_before.jsonl"
-
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -90,14 +88,15 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         display.doing("playing held-out games before training")
         held_out = HeldOut.of(config, run, corpus.held_out, table, opponents.of_evaluations)
         before = held_out.before(state.step)
-        if config.eval.opponent and state.step == 0:
+        curve = bool(config.eval.opponent or config.eval.steps)
+        if curve and state.step == 0:
             tell(0, held_out.record(0, before))
         clock.start_training(run.evaluation_seconds())
         state = _iterations(training, corpus.training(state.documents), state, held_out, clock, tell)
 
         display.doing("playing the same held-out games after training")
         games, after = held_out.evaluate("after")
-        if config.eval.opponent:
+        if curve:
             tell(state.step, held_out.record(state.step, after))
     compared = {name: (before[name], after[name]) for name in before}
     stages = run.trained_stages()

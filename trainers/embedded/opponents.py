@@ -60,8 +60,12 @@ class Opponents:
         player = read_player(text, OPPONENTS)
         if player.kind == "initial":
             return self._earlier.engine(INITIAL)
+        rollout = self._config.rollout
         return engine_for(
-            player, rows=self._config.rollout.micro_batch_size, template_options=self._config.template_options
+            player,
+            rows=rollout.micro_batch_size,
+            max_tokens=rollout.max_tokens_per_gpu,
+            template_options=self._config.template_options,
         )
 
     @property
@@ -93,7 +97,7 @@ class EarlierWeights:
     def __init__(self, config: Config, policy: Policy, checkpoint_of: Callable[[int], Path]) -> None:
         """Nothing is loaded before it plays."""
         self._policy, self._checkpoint_of = policy, checkpoint_of
-        self._encoder, self._rows = policy.engine.encoder, config.rollout.micro_batch_size
+        self._encoder, self._rollout = policy.engine.encoder, config.rollout
         self._engines: dict[int, Frozen] = {}
         self._held: dict[bool, tuple[int, Any]] = {}  # the model before training, and one of the pool
 
@@ -105,7 +109,8 @@ class EarlierWeights:
     def _playing(self, step: int) -> Iterator[LocalEngine]:
         in_place = self._adapter(step) if self._policy.lora else self._model(step)
         with in_place as model, self._policy.precision():
-            yield LocalEngine(model, self._encoder, self._rows)
+            rows, tokens = self._rollout.micro_batch_size, self._rollout.max_tokens_per_gpu
+            yield LocalEngine(model, self._encoder, rows, tokens, self._policy.sharing)
 
     @contextlib.contextmanager
     def _adapter(self, step: int) -> Iterator[Any]:

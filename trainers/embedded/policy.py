@@ -118,7 +118,7 @@ class Policy:
         self.optimizer.zero_grad(set_to_none=True)
         totals: dict[str, float] = {}
         cut = padded_batches if self.sharing is None else tree_batches
-        for batch in cut(pairs, self.config.train.max_tokens_per_gpu, self.config.train.micro_batch_size):
+        for batch in cut(pairs, self.config.tokens_at_a_time, self.config.train.micro_batch_size):
             for name, value in self._accumulate(batch, whole).items():
                 totals[name] = (
                     max(totals.get(name, 0.0), value) if name.endswith("_max") else totals.get(name, 0.0) + value

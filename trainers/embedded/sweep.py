@@ -151,6 +151,11 @@ def _config(path: str, common: Config, name: str, over: Mapping[str, Any], seed:
     for (group, field), instead in OWN.items():
         if isinstance(over.get(group), dict) and field in over[group]:
             raise ValueError(f"{path}: setting {name!r} says {group}.{field}; {instead}")
+    wandb = over["logger"].get("wandb") if isinstance(over.get("logger"), dict) else None
+    if isinstance(wandb, dict) and "key" in wandb:
+        raise ValueError(
+            f"{path}: setting {name!r} says logger.wandb.key, which would be written down; set WANDB_API_KEY"
+        )
     place = Path(name, f"seed_{seed}")
     rows = _over(asdict(common), over)
     try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.embedded.disk import write_whole
+from trainers.embedded.disk import read_log, write_whole
 from trainers.embedded.sweep import Run, Sweep
 from trainers.embedded.sweep_runs import failure_of, outcome_of, state_of, to_json
 from trainers.estimates import Estimate, average
@@ -29,6 +28,7 @@ class Row:
     states: tuple[tuple[int, str], ...]  # seed, state
     failures: tuple[tuple[int, str], ...]  # seed, why
     columns: dict[str, dict[int, Estimate]]
+    cut: tuple[tuple[int, int, int], ...]  # seed, iterations, as many as were asked for: what time cut short
 
     def cell(self, column: str) -> Estimate | None:
         """The mean over seeds with its interval; of one seed its own estimate; None before any."""
@@ -49,14 +49,17 @@ def write_table(sweep: Sweep) -> str:
 
 def _row(sweep: Sweep, setting: str) -> Row:
     columns: dict[str, dict[int, Estimate]] = {}
+    cut = []
     runs = sweep.of_setting(setting)
     for run in runs:
         if state_of(run) == "finished":
             for column, estimate in (_measured(run) | _trained(run, sweep)).items():
                 columns.setdefault(column, {})[run.seed] = estimate
+            if (done := len(_lines(run))) < (planned := run.config.train.iterations):
+                cut.append((run.seed, done, planned))
     states = tuple((run.seed, state_of(run)) for run in runs)
     failures = tuple((run.seed, failure_of(run)) for run in runs if state_of(run) == "failed")
-    return Row(setting, states, failures, columns)
+    return Row(setting, states, failures, columns, tuple(cut))
 
 
 def _measured(run: Run) -> dict[str, Estimate]:
@@ -64,10 +67,13 @@ def _measured(run: Run) -> dict[str, Estimate]:
     return {f"{name}, {when}": pair[i] for name, pair in both for i, when in enumerate(("before", "after"))}
 
 
+def _lines(run: Run) -> list[dict[str, Any]]:
+    return read_log(run.folder / "metrics.jsonl")
+
+
 def _trained(run: Run, sweep: Sweep) -> dict[str, Estimate]:
     """Means of the last iterations that tell a metric; some are told in one stage only."""
-    lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = _lines(run)
     told = {name: [float(row[name]) for row in rows if name in row][-sweep.last :] for name in sweep.metrics}
     return {name: average(values) for name, values in told.items() if values}
 
@@ -94,6 +100,11 @@ def _markdown(sweep: Sweep, rows: Sequence[Row], columns: Sequence[str]) -> str:
         lines.append(_line([row.setting, _finished(row), *(_shown(row, column, sweep) for column in columns)]))
     metrics = METRICS_NOTE.format(last=sweep.last) if set(columns) & set(sweep.metrics) else ""
     notes = [f"- {row.setting}, seed {seed}, failed: {why}" for row in rows for seed, why in row.failures]
+    notes += [
+        f"- {row.setting}, seed {seed}, ended after {done} of {planned} iterations"
+        for row in rows
+        for seed, done, planned in row.cut
+    ]
     notes += [f"- no finished run tells {name!r}" for name in _missing(sweep, rows)]
     return "\n".join([*lines, "", NOTE.format(metrics=metrics), *notes]).rstrip() + "\n"
 

@@ -1,0 +1,98 @@
+"""What a config may not say, found before anything is loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainers.embedded.lineup import check_fixed, check_opponents
+
+if TYPE_CHECKING:
+    from trainers.embedded.config import Config
+
+AT_LEAST = {  # where a value is given
+    1: (
+        *(
+            "train.iterations",
+            "train.batch_size",
+            "train.micro_batch_size",
+            "train.max_tokens_per_gpu",
+            "train.max_epochs",
+        ),
+        *(
+            "rollout.batch_size",
+            "rollout.n_samples_per_prompt",
+            "rollout.micro_batch_size",
+            "rollout.max_tokens_per_gpu",
+        ),
+        *("rollout.max_new_tokens", "rollout.performing.max_new_tokens", "rollout.detection.max_new_tokens"),
+        *("data.max_samples", "eval.steps", "ckpt.save_steps", "ckpt.max_num", "ckpt.games_max_num", "opponents.pool"),
+    ),
+    0: ("train.max_minutes", "eval.games", "ds.lora.rank", "algo.kl.init_coef"),
+}
+ONE_OF = {
+    "actor.shared_prompts": ("auto", "cascade", "mask", "off"),
+    "rollout.engine": ("transformers", "vllm"),
+    "ds.param_dtype": ("auto", "bf16", "fp32"),
+}
+LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
+
+
+def check_values(config: Config) -> None:
+    """Refuse single values.
+
+    Raises:
+        ValueError: with the flag, its value, and the way out.
+    """
+    for least, flags in AT_LEAST.items():
+        for flag in flags:
+            if (value := _value(config, flag)) is not None and value < least:
+                raise ValueError(f"--{flag} is {value}; it must be at least {least}")
+    for flag, known in ONE_OF.items():
+        if (value := _value(config, flag)) not in known:
+            raise ValueError(f"--{flag} is {value!r}; choose one of {list(known)}")
+
+
+def check_together(config: Config) -> None:
+    """Refuse values that don't go together.
+
+    Raises:
+        ValueError: with a flag, its value, and the way out.
+    """
+    _check_samples(config)
+    _check_engine(config)
+    if config.eval.steps and not config.eval.games:
+        raise ValueError(f"--eval.steps is {config.eval.steps}, and no games are held out; give --eval.games")
+    if config.opponent_of:
+        check_opponents(config.opponent_of, config.game.voters, config.game.schedule)
+    if config.eval.opponent:
+        check_fixed(config.eval.opponent, config.eval.games)
+
+
+def _value(config: Config, flag: str) -> Any:
+    value: Any = config
+    for name in flag.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _check_samples(config: Config) -> None:
+    samples, players = config.rollout.n_samples_per_prompt, config.game.players
+    if samples % players:
+        raise ValueError(
+            f"--rollout.n_samples_per_prompt is {samples}, no multiple of --game.players {players}: "
+            f"each sample is a seat, so give {players}, {2 * players}, ..."
+        )
+    longest = max(sampling.max_new_tokens for sampling in config.sampling.values())
+    if config.data.max_len <= longest:
+        raise ValueError(
+            f"--data.max_len is {config.data.max_len} for prompt and reply, and replies alone may have {longest} tokens; "
+            "raise it or lower --rollout.max_new_tokens"
+        )
+
+
+def _check_engine(config: Config) -> None:
+    temperature, share = config.rollout.temperature, config.vllm.gpu_memory_utilization
+    if config.rollout.engine == "vllm" and temperature < LOWEST_IN_VLLM:
+        raise ValueError(f"--rollout.temperature is {temperature}; vLLM samples at {LOWEST_IN_VLLM} where it is lower")
+    if not 0 < share <= 1:
+        raise ValueError(f"--vllm.gpu_memory_utilization is {share}; it is a share between 0 and 1")
