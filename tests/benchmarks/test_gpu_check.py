@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the check runs a model")
 pytest.importorskip("transformers", reason="the model is one of its")
 
-from benchmarks.gpu_check import byte_tokenizer, main
+from benchmarks.byte_model import byte_tokenizer
+from benchmarks.gpu_check import main
 
 
 def test_it_trains_both_stages_and_compares_shared_with_plain(capsys):

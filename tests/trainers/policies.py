@@ -11,8 +11,8 @@ from spy_env import Stage
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import from_dict
 from trainers.embedded.policy import Policy
+from trainers.encoder import Encoder
 from trainers.engines import Request, Sampling
-from trainers.local_engine import Encoder
 from trainers.samples import Sample
 
 PROMPTS = ("plum", "fig pear kiwi", "lime date plum fig pear date kiwi")

@@ -17,8 +17,9 @@ import tiny_world
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
 from trainers import local_engine
+from trainers.encoder import Encoder, end_tokens
 from trainers.engines import Request, Sampling
-from trainers.local_engine import Encoder, LocalEngine, end_tokens
+from trainers.local_engine import LocalEngine
 from trainers.prefix_tree import grow
 
 PROMPTS = ["plum", "fig pear kiwi", "lime date plum fig pear", "kiwi kiwi", "date"]

@@ -17,7 +17,7 @@ import tiny_models
 from policies import ADVANTAGES, policy_of
 
 from trainers.embedded.policy import NotFiniteError, Policy
-from trainers.local_engine import Encoder
+from trainers.encoder import Encoder
 
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 3}}}}
 # A large eps: Adam would make whole steps of the rounding errors where a gradient is zero.

@@ -17,8 +17,8 @@ import tiny_models
 import tiny_world
 
 from trainers import vllm_engine, vllm_terms
+from trainers.encoder import Encoder
 from trainers.engines import Failed, Reply, Request, Sampling
-from trainers.local_engine import Encoder
 
 SETTINGS = {
     "dtype": torch.bfloat16,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainers.encoder import Encoder, end_tokens
 from trainers.engines import Failed, Reply, Request
-from trainers.local_engine import Encoder, LocalEngine, end_tokens
+from trainers.local_engine import LocalEngine
 from trainers.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:

@@ -78,8 +78,12 @@ class HeldOut:
         return saved
 
     def record(self, step: int, measured: Measured) -> dict[str, float]:
-        """Write a point of the curves, and return it as metrics. Once: a resumed run comes to its first and its last again."""
-        if not measured or step in self.folder.steps_of(CURVES):
+        """Write a point of the curves, where curves are wanted, and return it as metrics.
+
+        Once: a resumed run comes to its last again.
+        """
+        wanted = self.config.eval.opponent or self.config.eval.steps
+        if not (wanted and measured) or step in self.folder.steps_of(CURVES):
             return {}
         self.folder.append(CURVES, curve_row(step, measured, self.config.eval.opponent))
         return {f"eval/{name}": estimate.value for name, estimate in measured.items()}

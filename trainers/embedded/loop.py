@@ -88,16 +88,15 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         display.doing("playing held-out games before training")
         held_out = HeldOut.of(config, run, corpus.held_out, table, opponents.of_evaluations)
         before = held_out.before(state.step)
-        curve = bool(config.eval.opponent or config.eval.steps)
-        if curve and state.step == 0:
-            tell(0, held_out.record(0, before))
+        if state.step == 0 and (point := held_out.record(0, before)):
+            tell(0, point)
         clock.start_training(run.evaluation_seconds())
         state = _iterations(training, corpus.training(state.documents), state, held_out, clock, tell)
 
         display.doing("playing the same held-out games after training")
         games, after = held_out.evaluate("after")
-        if curve:
-            tell(state.step, held_out.record(state.step, after))
+        if point := held_out.record(state.step, after):
+            tell(state.step, point)
     compared = {name: (before[name], after[name]) for name in before}
     stages = run.trained_stages()
     with new_folder(run.final) as folder:

@@ -19,8 +19,9 @@ from trainers.embedded.checkpoints import STATE
 from trainers.embedded.config import Config
 from trainers.embedded.lineup import INITIAL, OPPONENTS, drawn_at
 from trainers.embedded.policy import Policy
+from trainers.encoder import Encoder
 from trainers.engines import Engine, Failed, Reply, Request
-from trainers.local_engine import Encoder, LocalEngine
+from trainers.local_engine import LocalEngine
 from trainers.rollout import Table
 from trainers.seat_players import engine_for, read_player
 
