@@ -1,6 +1,6 @@
 """vLLM beside the trainer: what was sampled is what is recorded, and what was updated is what plays.
 
-Run with ``-m vllm`` in an environment of its own; ``tests/vllm/requirements.txt`` says which.
+Run with ``-m vllm`` in an environment of its own; ``tests/environments/vllm.txt`` says which.
 """
 # ruff: noqa: E402 - the imports below need what importorskip asks for
 
