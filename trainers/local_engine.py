@@ -20,7 +20,7 @@ from torch import Tensor
 from trainers.encoder import Encoder, end_tokens, pad_token
 from trainers.engines import Failed, Reply, Request
 from trainers.prefill import prefill
-from trainers.tree_attention import method_for
+from trainers.tree_attention import method_for, unwrapped
 
 # Dimensions: B rows of a batch, U distinct prompts among them, T tokens, V vocabulary.
 
@@ -198,8 +198,7 @@ def load_engine(
 
 def cache_name(model: Any) -> str:
     """What a model's ``forward`` and its output call its cache; newer transformers gave it one name everywhere."""
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model  # peft's wrapper takes anything
-    known = inspect.signature(plain.forward).parameters
+    known = inspect.signature(unwrapped(model).forward).parameters  # peft's wrapper takes anything
     return next(name for name in ("cache", "past_key_values", "cache_params") if name in known)
 
 

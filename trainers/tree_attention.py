@@ -99,6 +99,11 @@ def _cascade_attention(
 AttentionInterface.register(CASCADE, _cascade_attention)
 
 
+def unwrapped(model: Any) -> Any:
+    """The transformers model itself; peft's wrapper has another signature, name and head."""
+    return getattr(model, "get_base_model", lambda: model)()
+
+
 def parts_of(tree: PrefixTree) -> list[Part]:
     """What ``cascade`` computes: each segment causally with itself, then all below it with the whole of it."""
     parts: list[Part] = []
@@ -166,7 +171,7 @@ def run_tree(model: Any, tree: PrefixTree, method: str, read_N: Tensor | int, **
 @contextlib.contextmanager
 def attending(model: Any, method: str | None) -> Iterator[None]:
     """Give the model the attention that a method needs, and take it back."""
-    plain = getattr(model, "get_base_model", lambda: model)()
+    plain = unwrapped(model)
     before = plain.config._attn_implementation
     if method == "cascade":
         plain.set_attn_implementation(CASCADE)
@@ -216,7 +221,7 @@ def reason_against(model: Any, method: str) -> str | None:
 
 
 def _name(model: Any) -> str:
-    return type(getattr(model, "get_base_model", lambda: model)()).__name__
+    return type(unwrapped(model)).__name__
 
 
 @torch.no_grad()

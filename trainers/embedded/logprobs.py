@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainers.prefix_tree import PrefixTree, Tokens, grow
 from trainers.samples import Sample
-from trainers.tree_attention import run_tree
+from trainers.tree_attention import run_tree, unwrapped
 
 ROWS = 256  # of logits whose entropy is computed at a time
 
@@ -57,9 +57,11 @@ def padded_logprobs(model: Any, samples: Sequence[Sample], pad: int, temperature
 @contextlib.contextmanager
 def _read_only(model: Any, row_N: Tensor, place_N: Tensor) -> Iterator[None]:
     """Give the model's head the places that are read, and no others: logits come as (1, N, V)."""
-    plain = getattr(model, "get_base_model", lambda: model)()
-    head = plain.get_output_embeddings()
-    handle = head.register_forward_pre_hook(lambda _, hidden: (hidden[0][row_N, place_N][None],))
+    handle = (
+        unwrapped(model)
+        .get_output_embeddings()
+        .register_forward_pre_hook(lambda _, hidden: (hidden[0][row_N, place_N][None],))
+    )
     try:
         yield
     finally:
