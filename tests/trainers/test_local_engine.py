@@ -14,6 +14,7 @@ transformers = pytest.importorskip("transformers", reason="the model is one of i
 
 import tiny_models
 import tiny_world
+from asked import PROMPTS, logprobs_by_one_pass, requests, said
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
 from trainers import local_engine
@@ -22,27 +23,11 @@ from trainers.engines import Request, Sampling
 from trainers.local_engine import LocalEngine
 from trainers.prefix_tree import grow
 
-PROMPTS = ["plum", "fig pear kiwi", "lime date plum fig pear", "kiwi kiwi", "date"]
 PREFILL = r"\boxed{"
 
 
 def engine(architecture: str = "llama", rows: int = 32) -> LocalEngine:
     return LocalEngine(tiny_models.model(architecture), Encoder(tiny_world.tokenizer()), rows)
-
-
-def requests(count: int, sampling: Sampling | None = None) -> list[Request]:
-    return [Request(PROMPTS[i % len(PROMPTS)], f"seed/{i}", sampling or Sampling(12)) for i in range(count)]
-
-
-def said(replies):
-    return [(reply.text, reply.ids, reply.truncated) for reply in replies]
-
-
-def logprobs_by_one_pass(model, prompt_ids, ids, temperature):
-    """Prompt and reply in one plain forward pass, alone, nothing padded."""
-    with torch.no_grad():
-        logits_TV = model(torch.tensor([[*prompt_ids, *ids]])).logits[0, len(prompt_ids) - 1 : -1]
-    return torch.log_softmax(logits_TV.double() / temperature, dim=-1)[range(len(ids)), list(ids)]
 
 
 @pytest.mark.parametrize("architecture", tiny_models.ARCHITECTURES)

@@ -23,6 +23,7 @@ pytest.importorskip("peft", reason="adapters are its")
 import policies
 import tiny_world
 import vllm_models
+from asked import PROMPTS, logprobs_by_one_pass, requests, said
 from policies import ADVANTAGES, policy_of
 
 from trainers import vllm_engine, vllm_terms
@@ -35,7 +36,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM isn't installed"),
 ]
 
-PROMPTS = ["plum", "fig pear kiwi", "lime date plum fig pear", "kiwi kiwi", "date"]
 PREFILL = r"\boxed{"
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 3}}}}
 VLLM = {"rollout": {"engine": "vllm", "max_new_tokens": 64}, "data": {"max_len": 128}}
@@ -57,20 +57,6 @@ def policy(folders):
 @pytest.fixture
 def playing(policy):
     return policy.engine
-
-
-def requests(count: int, sampling: Sampling | None = None) -> list[Request]:
-    return [Request(PROMPTS[i % len(PROMPTS)], f"seed/{i}", sampling or Sampling(12)) for i in range(count)]
-
-
-def said(replies):
-    return [(reply.text, reply.ids, reply.truncated) for reply in replies]
-
-
-def logprobs_by_one_pass(model, prompt_ids, ids, temperature):
-    with torch.no_grad():
-        logits_TV = model(torch.tensor([[*prompt_ids, *ids]])).logits[0, len(prompt_ids) - 1 : -1]
-    return torch.log_softmax(logits_TV.double() / temperature, dim=-1)[range(len(ids)), list(ids)]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

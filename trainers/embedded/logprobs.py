@@ -57,11 +57,8 @@ def padded_logprobs(model: Any, samples: Sequence[Sample], pad: int, temperature
 @contextlib.contextmanager
 def _read_only(model: Any, row_N: Tensor, place_N: Tensor) -> Iterator[None]:
     """Give the model's head the places that are read, and no others: logits come as (1, N, V)."""
-    handle = (
-        unwrapped(model)
-        .get_output_embeddings()
-        .register_forward_pre_hook(lambda _, hidden: (hidden[0][row_N, place_N][None],))
-    )
+    head = unwrapped(model).get_output_embeddings()
+    handle = head.register_forward_pre_hook(lambda _, hidden: (hidden[0][row_N, place_N][None],))
     try:
         yield
     finally:
