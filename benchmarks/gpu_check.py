@@ -23,13 +23,14 @@ import transformers
 from benchmarks.byte_model import random_qwen3
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.embedded.config import Actor, Adam, Config, Data, GameConfig, Rollout, StageSampling, Train
+from trainers.embedded.config import Actor, Adam, Config, Data, Rollout, Train
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loop import deal_games
 from trainers.embedded.micro_batches import padded_batches, tree_batches
 from trainers.embedded.policy import Policy
+from trainers.game_config import GameConfig, StageSampling
 from trainers.prefix_tree import grow
-from trainers.rollout import Played, Table, play_games
+from trainers.rollout import Played, Seating, play_games
 from trainers.samples import Sample, samples_of
 from trainers.tree_attention import attending
 
@@ -98,7 +99,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
     """Play and train some iterations, then compare shared with plain on the last samples."""
     config = config_of(size, checkpointing)
     policy = Policy(config, folder)
-    table = Table(policy.engine, config.sampling, config.data.max_len)
+    seating = Seating(policy.engine, config.sampling, config.data.max_len)
     documents = Corpus(config.game.task, None, say=lambda text: print(text, file=sys.stderr)).training()
     curriculum = Curriculum.start(config.schedule, config.reward_rules)
     iterations: list[dict[str, Any]] = []
@@ -107,7 +108,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
             break
         batch = [next(documents) for _ in range(size.documents)]
         watch = Stopwatch()
-        played = play_games(deal_games(config, batch, curriculum, step, table), table)
+        played = play_games(deal_games(config, batch, curriculum, step, seating), seating)
         generate = watch.lap()
         samples = samples_of(played, curriculum.stages[0], config.reward_rules)
         metrics = policy.update(samples, _advantages(curriculum, played, samples))

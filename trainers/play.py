@@ -12,7 +12,7 @@ from spy_env.masking import OPERATORS
 from spy_env.viewer import game_text
 from trainers.corpus import Corpus
 from trainers.engines import Sampling
-from trainers.rollout import Table, deal_to_fit, play_games
+from trainers.rollout import Seating, deal_to_fit, play_games
 from trainers.seat_players import ANYWHERE, engine_for, read_player, told
 
 PLAYERS = told(ANYWHERE)
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     output = _fresh(Path(args.output))
     failed: list[Game] = []
-    for played in _played(args, rules, _table(args, who), failed):
+    for played in _played(args, rules, _seating(args, who), failed):
         write_games(output, [played])
         print(game_text(played, reveal=args.reveal or args.human is not None), end="\n\n")
     print(f"games: {output}" + (f" ({len(failed)} could not be played and are not in it)" if failed else ""))
@@ -93,7 +93,7 @@ def _who(args: argparse.Namespace, seats: Sequence[Seat]) -> dict[Seat, str]:
     return who
 
 
-def _table(args: argparse.Namespace, who: dict[Seat, str]) -> Table:
+def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> Seating:
     engines = {
         player: engine_for(read_player(player, ANYWHERE), args.timeout) for player in dict.fromkeys(who.values())
     }
@@ -104,13 +104,13 @@ def _table(args: argparse.Namespace, who: dict[Seat, str]) -> Table:
         ),
     }
     max_len = args.max_len if any(player.startswith("model:") for player in engines) else None
-    return Table(
+    return Seating(
         next(iter(engines.values())), sampling, max_len, {seat: engines[player] for seat, player in who.items()}
     )
 
 
-def _played(args: argparse.Namespace, rules: Rules, table: Table, failed: list[Game]) -> Iterator[Game]:
-    """Games one after another, for whoever watches or sits at the table; those that fail are collected and left out."""
+def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: list[Game]) -> Iterator[Game]:
+    """Games one after another, for whoever watches or plays; those that fail are collected and left out."""
 
     def failure(game: Game, reason: str) -> None:
         print(f"game {game.seed} could not be played: {reason}")
@@ -118,8 +118,8 @@ def _played(args: argparse.Namespace, rules: Rules, table: Table, failed: list[G
 
     documents = Corpus(args.task, args.documents, args.input_key).training()
     for i, document in zip(range(args.games), documents, strict=False):
-        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, table)
-        yield from (played.game for played in play_games([game], table, on_failure=failure))
+        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating)
+        yield from (played.game for played in play_games([game], seating, on_failure=failure))
 
 
 def _fresh(path: Path) -> Path:

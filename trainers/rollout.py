@@ -35,11 +35,11 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Seating:
     """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the models' room.
 
     ``others`` are named by seat or by role; a seat goes before its role. ``max_len`` is prompt + reply in tokens, for
-    every engine at the table; None where nothing limits them.
+    every engine; None where nothing limits them.
     """
 
     engine: Engine
@@ -53,7 +53,7 @@ class Table:
 
     @property
     def engines(self) -> list[Engine]:
-        """Every engine at the table, once."""
+        """Every engine, once."""
         return list({id(engine): engine for engine in (self.engine, *self.others.values())}.values())
 
     def excess(self, game: Game, stage: Stage) -> int:
@@ -66,7 +66,9 @@ class Table:
         return longest + sampling.max_new_tokens - self.max_len
 
 
-def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, table: Table) -> Game:
+def deal_to_fit(
+    document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, seating: Seating
+) -> Game:
     """Deal a game whose document is short enough for both stages' prompts.
 
     Vote prompts are sized with a stand-in ballot: every performance of full length, in the document's own words.
@@ -77,21 +79,21 @@ def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained:
     game = deal(document, task, rules, seed, trained)
     while (
         excess := max(
-            table.excess(game, Stage.PERFORMING), table.excess(_with_full_ballot(game, table), Stage.DETECTION)
+            seating.excess(game, Stage.PERFORMING), seating.excess(_with_full_ballot(game, seating), Stage.DETECTION)
         )
     ) > 0:
-        fewer = _fewer_words(game, excess, table)
+        fewer = _fewer_words(game, excess, seating)
         game = deal(document, task, replace(rules, document_words=fewer), seed, trained)
     return game
 
 
-def _with_full_ballot(game: Game, table: Table) -> Game:
-    if table.max_len is None:
+def _with_full_ballot(game: Game, seating: Seating) -> Game:
+    if seating.max_len is None:
         return game
     text = " ".join(game.document.text.split())
     have = count_units(text)
-    fewest = min(filter(None, (_tokens(text, engine) for engine in table.engines)), default=1)  # says the most words
-    wanted = table.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
+    fewest = min(filter(None, (_tokens(text, engine) for engine in seating.engines)), default=1)  # says the most words
+    wanted = seating.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
     stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
     return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
 
@@ -101,27 +103,27 @@ def _tokens(text: str, engine: Engine) -> int:
     return max(0, engine.count_tokens(text, "") - engine.count_tokens("", ""))
 
 
-def _document_tokens(game: Game, table: Table) -> int:
+def _document_tokens(game: Game, seating: Seating) -> int:
     """What the document takes in the longer of its two copies, at the engine that needs the most tokens."""
     text = game.document.text
     copies = (text, hide(text, game.hidden, game.rules.operator))
-    return max(1, *(_tokens(copy, engine) for copy in copies for engine in table.engines))
+    return max(1, *(_tokens(copy, engine) for copy in copies for engine in seating.engines))
 
 
-def _fewer_words(game: Game, excess: int, table: Table) -> int:
+def _fewer_words(game: Game, excess: int, seating: Seating) -> int:
     """How many words to keep so that about ``excess`` tokens go."""
     now = count_units(game.document.text)
-    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, table))))
+    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, seating))))
     if now <= PLAYABLE_UNITS:
         raise ValueError(
             f"prompts are {excess} tokens too long although the document has only {now} words left; raise max_len "
-            f"(now {table.max_len}) or lower max_new_tokens"
+            f"(now {seating.max_len}) or lower max_new_tokens"
         )
     return max(PLAYABLE_UNITS, fewer)
 
 
 def play_games(
-    games: Sequence[Game], table: Table, on_failure: Callable[[Game, str], None] | None = None
+    games: Sequence[Game], seating: Seating, on_failure: Callable[[Game, str], None] | None = None
 ) -> list[Played]:
     """Play dealt games to their end, in order.
 
@@ -136,7 +138,7 @@ def play_games(
     waiting = list(games)
     for _ in range(1 + RETRIES):
         failures = []
-        for game, result in zip(waiting, _play_once(waiting, table), strict=True):
+        for game, result in zip(waiting, _play_once(waiting, seating), strict=True):
             if isinstance(result, Failed):
                 failures.append((game, result.reason))
             else:
@@ -152,24 +154,24 @@ def play_games(
     return [played[game.seed] for game in games if game.seed in played]
 
 
-def _play_once(games: Sequence[Game], table: Table) -> list[Played | Failed]:
+def _play_once(games: Sequence[Game], seating: Seating) -> list[Played | Failed]:
     results: list[Played | Failed] = [Played(game, {}) for game in games]
     for stage in STAGES:
         going = [(i, result) for i, result in enumerate(results) if isinstance(result, Played)]
-        for (i, _), after in zip(going, _play_stage([result for _, result in going], stage, table), strict=True):
+        for (i, _), after in zip(going, _play_stage([result for _, result in going], stage, seating), strict=True):
             results[i] = after
     return results
 
 
-def _play_stage(played: Sequence[Played], stage: Stage, table: Table) -> list[Played | Failed]:
-    fitting = [replace(one, game=_fit_votes(one.game, table)) if stage is Stage.DETECTION else one for one in played]
+def _play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list[Played | Failed]:
+    fitting = [replace(one, game=_fit_votes(one.game, seating)) if stage is Stage.DETECTION else one for one in played]
     asked = [(i, seat, prompt) for i, one in enumerate(fitting) for seat, prompt in observe(one.game, stage).items()]
-    sampling = table.sampling[stage]
+    sampling = seating.sampling[stage]
     answers: list[dict[Seat, Reply | Failed]] = [{} for _ in fitting]
     by_engine: dict[int, list[tuple[int, Seat, str]]] = {}
     for i, seat, prompt in asked:
-        by_engine.setdefault(id(table.engine_of(fitting[i].game, seat)), []).append((i, seat, prompt))
-    for engine in table.engines:
+        by_engine.setdefault(id(seating.engine_of(fitting[i].game, seat)), []).append((i, seat, prompt))
+    for engine in seating.engines:
         if not (batch := by_engine.get(id(engine))):
             continue
         requests = [Request(prompt, f"{fitting[i].game.seed}/{stage}/{seat}", sampling) for i, seat, prompt in batch]
@@ -189,15 +191,15 @@ def _advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed
     return Played(played.game.with_replies(raw), {**played.replies, stage: replies})
 
 
-def _fit_votes(game: Game, table: Table) -> Game:
+def _fit_votes(game: Game, seating: Seating) -> Game:
     """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts."""
-    while (excess := table.excess(game, Stage.DETECTION)) > 0:
+    while (excess := seating.excess(game, Stage.DETECTION)) > 0:
         units = count_units(game.document.text)
         kept = game.detection_words or units
-        tokens_a_word = _document_tokens(game, table) / units
+        tokens_a_word = _document_tokens(game, seating) / units
         if kept <= PLAYABLE_UNITS:
             raise ValueError(
-                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise max_len (now {table.max_len}) "
+                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise max_len (now {seating.max_len}) "
                 "or lower max_new_tokens"
             )
         game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))

@@ -5,7 +5,7 @@ from zlib import crc32
 from spy_env import Document, Rules, Stage, deal, player_seats, referee_seats, spy_v0
 from spy_env.observations import read_results
 from trainers.engines import Sampling, ScriptedEngine
-from trainers.rollout import Table, play_games
+from trainers.rollout import Seating, play_games
 
 VOTERS = ("all", "civilians", "referees")
 PLAYERS = 4
@@ -82,8 +82,8 @@ def play_parallel(env, players):
 def play_batch(games, players):
     """Through the batched rollout, a scripted engine for every seat. Returns the games."""
     engines = {seat: ScriptedEngine(player) for seat, player in players.items()}
-    table = Table(engine=engines[SEATS[0]], sampling=SAMPLING, others=engines)
-    return [played.game for played in play_games(games, table)]
+    seating = Seating(engine=engines[SEATS[0]], sampling=SAMPLING, others=engines)
+    return [played.game for played in play_games(games, seating)]
 
 
 class DealtTable(spy_v0.raw_env):

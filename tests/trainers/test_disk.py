@@ -21,9 +21,10 @@ import tiny_world
 from test_checkpoints import flags_of
 
 from spy_env.viewer import main as replay
-from trainers.embedded import command, disk
+from trainers import disk
+from trainers.disk import NotWrittenError
+from trainers.embedded import command
 from trainers.embedded.checkpoints import RunFolder
-from trainers.embedded.disk import NotWrittenError
 
 
 @pytest.fixture(scope="module")

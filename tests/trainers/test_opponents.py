@@ -26,7 +26,7 @@ from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.engines import Request, Sampling
 from trainers.local_engine import load_engine
-from trainers.rollout import GamesFailedError, Table
+from trainers.rollout import GamesFailedError, Seating
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 SPY_TO_LEARN = {"game": {"schedule": "performing", "unreadable": -1.0}, "eval": {"games": 0}}
@@ -180,14 +180,14 @@ def test_the_table_of_an_iteration_seats_the_one_that_is_drawn_for_it(place):
     config = tiny_runs.config_of(place, place / "model", "drawn", **groups)
     policy = Policy(config, str(place / "model"))
     others = Opponents(config, policy, lambda step: place / "drawn" / f"step_{step}")
-    table = Table(policy.engine, config.sampling, config.data.max_len)
+    seating = Seating(policy.engine, config.sampling, config.data.max_len)
     for step in range(1, 20):
         drawn = drawn_at(step, 42, 2, 3)
         assert others.names_at(step) == {"spy": f"past:{drawn}", "civilian": f"past:{drawn}"}
-        seated = others.table_at(table, step).others
+        seated = others.seating_at(seating, step).others
         assert set(seated) == {"spy", "civilian"}
         assert seated["spy"] is seated["civilian"], "one batch, and one model"
-    assert others.table_at(table, 1).others["spy"] is not others.table_at(table, 19).others["spy"]
+    assert others.seating_at(seating, 1).others["spy"] is not others.seating_at(seating, 19).others["spy"]
     assert others.of_evaluations is None
 
 

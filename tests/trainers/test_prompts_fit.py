@@ -13,7 +13,7 @@ from spy_env.masking import count_units
 from spy_env.observations import read_document, read_results
 from spy_env.records import from_json, to_json
 from trainers.engines import Sampling
-from trainers.rollout import Table, deal_to_fit, play_games
+from trainers.rollout import Seating, deal_to_fit, play_games
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 SENTENCE = "A bridge over the river was closed in spring. "
@@ -41,9 +41,9 @@ def fitted(text: str, tokens: Callable[[str], int], max_len: int):
     """A game dealt to fit, and what its players' replies of full length leave free in each stage."""
     reply = " ".join(["word"] * SAMPLING[Stage.PERFORMING].max_new_tokens)
     engine = CountingEngine(lambda prompt: reply, tokens)
-    table = Table(engine, SAMPLING, max_len)
-    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, table)
-    (played,) = play_games([game], table)
+    seating = Seating(engine, SAMPLING, max_len)
+    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating)
+    (played,) = play_games([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     longest = [max(tokens(request.prompt) for request in batch) for batch in engine.batches]
     return game, [
@@ -100,9 +100,9 @@ def test_with_a_real_tokenizer_all_prompts_and_replies_fit(tmp_path):
     text = " ".join(tiny_world.WORDS * 20)
     rules = Rules(players=4, document_words=120, mask_fraction=0.2)
     sampling = {Stage.PERFORMING: Sampling(4), Stage.DETECTION: Sampling(3)}
-    table = Table(engine, sampling, max_len=64)
-    dealt = [deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, table) for i in range(8)]
-    for one in play_games(dealt, table):
+    seating = Seating(engine, sampling, max_len=64)
+    dealt = [deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating) for i in range(8)]
+    for one in play_games(dealt, seating):
         assert 20 < count_units(one.game.document.text) < 60
         for stage, replies in one.replies.items():
             assert all(len(reply.prompt_ids) + sampling[stage].max_new_tokens <= 64 for reply in replies.values())
@@ -114,12 +114,12 @@ def says_too_much(prompt: str) -> str:
 
 def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_vote_prompts_only():
     engine = CountingEngine(says_too_much)
-    table = Table(engine, SAMPLING, max_len=900)
+    seating = Seating(engine, SAMPLING, max_len=900)
     dealt = [
-        deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, table)
+        deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating)
         for i in range(3)
     ]
-    played = play_games(dealt, table)
+    played = play_games(dealt, seating)
     asked_to_vote = {request.seed: request.prompt for request in engine.batches[1]}
     for one, before in zip(played, dealt, strict=True):
         game = from_json(to_json(one.game))
@@ -131,16 +131,16 @@ def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_
 
 
 def test_a_ballot_that_alone_is_too_long_is_an_error_that_names_the_game():
-    table = Table(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=900)
+    seating = Seating(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=900)
     with pytest.raises(ValueError, match=r"game run/1/0: the ballot alone is \d+ tokens too long; raise max_len"):
-        play_games([deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")], table)
+        play_games([deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")], seating)
 
 
 def test_without_a_limit_nothing_is_cut():
     game = deal_to_fit(
-        Document("d", SENTENCE * 200), "summarization", Rules(), "run/1/0", None, Table(CountingEngine(), SAMPLING)
+        Document("d", SENTENCE * 200), "summarization", Rules(), "run/1/0", None, Seating(CountingEngine(), SAMPLING)
     )
-    (played,) = play_games([game], Table(CountingEngine(says_too_much), SAMPLING))
+    (played,) = play_games([game], Seating(CountingEngine(says_too_much), SAMPLING))
     assert count_units(played.game.document.text) == 200 * count_units(SENTENCE)
     assert played.game.detection_words is None
 
@@ -159,9 +159,9 @@ def test_prompts_fit_every_engine_at_the_table_with_a_ballot_of_what_the_tersest
     allowed = " ".join(["word"] * (40 if spies_count is half_a_word else 20))
     learner = CountingEngine(lambda prompt: allowed, words)
     spy = CountingEngine(lambda prompt: allowed, spies_count)
-    table = Table(learner, sampling, 1200, {"spy": spy})
-    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, table)
-    (played,) = play_games([game], table)
+    seating = Seating(learner, sampling, 1200, {"spy": spy})
+    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating)
+    (played,) = play_games([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     free = [
         1200 - count(prompt) - sampling[stage].max_new_tokens

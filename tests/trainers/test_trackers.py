@@ -18,9 +18,9 @@ pytest.importorskip("peft", reason="the policy imports it")
 import tiny_runs
 import tiny_world
 
+from trainers.disk import read_log
 from trainers.embedded import trackers
 from trainers.embedded.config_file import from_dict
-from trainers.embedded.disk import read_log
 from trainers.embedded.display import Display
 
 KEY = "0123456789abcdef" * 2 + "01234567"

@@ -17,9 +17,10 @@ from tiny_world import (
 
 from spy_env import Game, Stage
 from trainers.embedded.config import Actor, Adam, Algo, Config, Data, GameConfig, Kl, Rollout, Train
-from trainers.embedded.loop import deal_games, start_curriculum, update
+from trainers.embedded.loop import deal_games, update
 from trainers.embedded.policy import Policy
-from trainers.rollout import Table, play_games
+from trainers.game_config import start_curriculum
+from trainers.rollout import Seating, play_games
 
 SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
 VOTERS = {Stage.DETECTION: {"voters": "referees", "referees": 16}, Stage.PERFORMING: {"voters": "all"}}
@@ -59,13 +60,13 @@ def learn(folder: str, stage: Stage, config: Config, iterations: int, documents_
     """The score of each iteration's games; ends early when all is learned."""
     score = SCORES[stage]
     policy = Policy(config, folder)
-    table = Table(HalfScripted(policy.engine, SCRIPTS[stage], learned=stage), config.sampling, config.data.max_len)
-    curriculum = start_curriculum(config)
+    seating = Seating(HalfScripted(policy.engine, SCRIPTS[stage], learned=stage), config.sampling, config.data.max_len)
+    curriculum = start_curriculum(config.game, config.train.seed)
     stream = iter(documents(config.rollout.batch_size * iterations, seed=documents_seed))
     scores = []
     for step in range(iterations):
-        games = deal_games(config, list(islice(stream, config.rollout.batch_size)), curriculum, step, table)
-        played = play_games(games, table)
+        games = deal_games(config, list(islice(stream, config.rollout.batch_size)), curriculum, step, seating)
+        played = play_games(games, seating)
         update(policy, curriculum, played, config)
         curriculum = curriculum.after([one.game for one in played])
         scores.append(score([one.game for one in played]))

@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
-from spy_env import Game, write_games
+from spy_env import Game
+from trainers import disk
 from trainers.curriculum import Curriculum
-from trainers.embedded import disk
 from trainers.embedded.config import Config
 from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
+from trainers.run_logs import append_line, cut_after, games_file, step_named, write_games_anew
 
 VERSION = 2
 STATE, PROGRESS = "trainer_state.pt", "progress.json"
-LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
 _STEP = re.compile(r"step_\d+")
 
 
@@ -72,15 +72,11 @@ class RunFolder:
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         """Add a line to one of ``LOGS``."""
-        disk.append(self.path / name, json.dumps(row) + "\n")
+        append_line(self.path / name, row)
 
     def write_games(self, file: Path, games: Sequence[Game]) -> None:
         """Write a file of games anew."""
-        with disk.writing(file):
-            file.unlink(missing_ok=True)
-            write_games(file, games)
-            if games:
-                disk.sync(file)
+        write_games_anew(file, games)
 
     def trained_stages(self) -> dict[str, int]:
         """How many iterations trained which stage, over the whole run."""
@@ -97,7 +93,7 @@ class RunFolder:
 
     def games_of(self, step: int) -> Path:
         """The file of an iteration's games."""
-        return self.games / f"step_{step:06d}.jsonl"
+        return games_file(self.path, step)
 
     def checkpoint_of(self, step: int) -> Path:
         """The folder of the checkpoint after an iteration."""
@@ -130,7 +126,7 @@ class RunFolder:
 
     def _saved(self) -> list[Path]:
         folders = [path for path in self._checkpoints.glob("step_*") if _STEP.fullmatch(path.name)]
-        return sorted(folders, key=_step_named)
+        return sorted(folders, key=step_named)
 
     def _prune(self, step: int) -> None:
         """Remove what is beyond the limits after the checkpoint of ``step``. Games go only now: a resumed run may need them."""
@@ -139,7 +135,7 @@ class RunFolder:
                 disk.remove_folder(old)
         if self._games_keep is not None:
             for file in self.games.glob("step_*.jsonl"):
-                if _step_named(file) <= step - self._games_keep:
+                if step_named(file) <= step - self._games_keep:
                     file.unlink()
 
     def resume(self, config: Config, policy: Policy) -> Progress | None:
@@ -151,7 +147,7 @@ class RunFolder:
         """
         saved = self._saved()
         if not saved:
-            self._cut(-1)
+            cut_after(self.path, -1)
             return None
         before = f"go on from {saved[-2].name}" if saved[1:] else "begin again"
         try:
@@ -160,20 +156,9 @@ class RunFolder:
             policy.load_state(_state_of(saved[-1]))
         except DamagedError as error:
             raise ValueError(f"{error}; the checkpoint is damaged: remove {saved[-1]} to {before}") from error
-        self._cut(row["step"])
+        cut_after(self.path, row["step"])
         self._prune(row["step"])
         return Progress(row["step"], row["documents"], Curriculum.from_json(json.dumps(row["curriculum"])))
-
-    def _cut(self, step: int) -> None:
-        for name in LOGS:
-            file = self.path / name
-            if file.exists():
-                kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
-                with file.open("r+b") as lines:
-                    lines.truncate(sum(map(len, kept)))  # in one go: a run killed here loses nothing
-        for file in self.games.glob("*_[0-9]*.jsonl"):  # not the evaluations before and after training
-            if _step_named(file) > step:
-                file.unlink()
 
 
 class DamagedError(Exception):
@@ -207,18 +192,6 @@ def _state_of(folder: Path) -> dict[str, Any]:
         return torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise DamagedError(f"{file} can't be read ({type(error).__name__})") from error  # torch's texts fill a screen
-
-
-def _step_named(path: Path) -> int:
-    """The iteration that a checkpoint or a file of games is named after."""
-    return int(path.stem.rpartition("_")[2])
-
-
-def _step_of(line: bytes) -> float:
-    try:
-        return json.loads(line)["step"]
-    except ValueError:  # cut while being written
-        return float("inf")
 
 
 def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> None:

@@ -19,9 +19,9 @@ from transformers.utils import logging as transformers_logging
 from spy_env import load_task, read_documents
 from spy_env.viewer import game_text
 from trainers.corpus import ABSTRACTS
+from trainers.disk import NotWrittenError
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
-from trainers.embedded.disk import NotWrittenError
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train

@@ -7,15 +7,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from spy_env import PRESETS, RewardRules, Rules, Stage
+from spy_env import RewardRules, Rules, Stage
 from trainers.curriculum import Schedule
 from trainers.embedded.config_checks import check_together, check_values
 from trainers.embedded.loss import LossRules
 from trainers.engines import Sampling
+from trainers.game_config import (
+    GameConfig,
+    StageSampling,
+    reward_rules_of,
+    rules_of,
+    sampling_by_stage,
+    schedule_of,
+    template_options,
+)
 from trainers.samples import ROLES
 
 
@@ -55,15 +63,6 @@ class Algo:
     """The algorithm."""
 
     kl: Kl = field(default_factory=Kl)
-
-
-@dataclass(frozen=True)
-class StageSampling:
-    """How one stage's replies are generated."""
-
-    max_new_tokens: int | None = None  # default: --rollout.max_new_tokens
-    prefill: str = ""  # put in the seat's mouth: part of the prompt, not trained
-    stop: str = ""  # end a reply at the first token that holds this
 
 
 @dataclass(frozen=True)
@@ -174,40 +173,6 @@ class Ds:
 
 
 @dataclass(frozen=True)
-class GameConfig:
-    """The game. None stands for the task's default."""
-
-    task: str = "summarization"  # a shipped task, my_task.py, or module:TASK
-    players: int = 5
-    voters: str = "all"  # "civilians", "referees"
-    referees: int = 8
-    operator: str = "span"
-    mask_fraction: float | None = None
-    document_words: int | None = None
-    words: int | None = None
-    rewards: str = "spyrl"  # preset; "vision_zero" makes weak detectors abstain
-    right: float | None = None  # the preset's, unless given
-    wrong: float | None = None
-    abstain: float | None = None
-    unreadable: float | None = None
-    beta: float | None = None
-    lam: float | None = None
-    rae: bool = True  # subtract a running baseline of each role's performing rewards
-    alpha: float = 0.9
-    normalise_performing: bool = False  # ablation: divide a game's performing advantages by their population std
-    shuffle_advantages: bool = False  # control: deal each stage's advantages out to its replies at random
-    schedule: str = "hysteresis"  # "cycle", "detection", "performing", "joint"
-    cycle: tuple[int, int] = (5, 5)  # iterations of detection, of performing
-    k_min: int = 5
-    patience: int = 20
-    rho: float = 0.95
-    accuracy_enough: float = 0.9
-    abstention_low: float = 0.1
-    error_high: float = 0.4
-    abstention_high: float = 0.5
-
-
-@dataclass(frozen=True)
 class OpponentsConfig:
     """Who plays the seats of a role: "" is the learner; else "scripted", "random", "model:FOLDER_OR_ID" (frozen),
     "endpoint:URL#MODEL", "initial" (the model before training) or "past" (a checkpoint of this run, drawn each iteration).
@@ -261,22 +226,17 @@ class Config:
     @property
     def rules(self) -> Rules:
         """The rules of a game, the task's defaults not yet filled in."""
-        return Rules(**{f.name: getattr(self.game, f.name) for f in dataclasses.fields(Rules)})
+        return rules_of(self.game)
 
     @property
     def reward_rules(self) -> RewardRules:
         """The preset, with the prices that were given."""
-        if self.game.rewards not in PRESETS:
-            raise ValueError(f"--game.rewards is {self.game.rewards!r}; choose one of {sorted(PRESETS)}")
-        names = [f.name for f in dataclasses.fields(RewardRules)]
-        given = {name: value for name in names if (value := getattr(self.game, name)) is not None}
-        return dataclasses.replace(PRESETS[self.game.rewards], **given)
+        return reward_rules_of(self.game)
 
     @property
     def schedule(self) -> Schedule:
         """The schedule."""
-        names = [f.name for f in dataclasses.fields(Schedule) if f.name != "kind"]
-        return Schedule(kind=self.game.schedule, **{name: getattr(self.game, name) for name in names})
+        return schedule_of(self.game)
 
     @property
     def loss_rules(self) -> LossRules:
@@ -286,15 +246,8 @@ class Config:
     @property
     def sampling(self) -> dict[Stage, Sampling]:
         """Sampling by stage."""
-        return {
-            stage: Sampling(
-                self.rollout.max_new_tokens if own.max_new_tokens is None else own.max_new_tokens,
-                self.rollout.temperature,
-                own.prefill,
-                own.stop,
-            )
-            for stage, own in ((Stage.PERFORMING, self.rollout.performing), (Stage.DETECTION, self.rollout.detection))
-        }
+        rollout = self.rollout
+        return sampling_by_stage(rollout.max_new_tokens, rollout.temperature, rollout.performing, rollout.detection)
 
     @property
     def tokens_at_a_time(self) -> int:
@@ -304,14 +257,7 @@ class Config:
     @property
     def template_options(self) -> dict[str, Any]:
         """What the chat template is told."""
-        said = self.rollout.chat_template_kwargs
-        try:
-            options = json.loads(said)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"--rollout.chat_template_kwargs is {said!r}, not JSON ({error})") from error
-        if not isinstance(options, dict):
-            raise ValueError(f"--rollout.chat_template_kwargs is {said!r}; give a JSON object")
-        return options
+        return template_options(self.rollout.chat_template_kwargs)
 
     @property
     def games_per_iteration(self) -> int:

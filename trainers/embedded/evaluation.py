@@ -11,10 +11,10 @@ from typing import Any
 from spy_env import Document, Game, read_games
 from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.config import Config
-from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, tables_of
+from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_of
 from trainers.engines import Engine
 from trainers.estimates import Estimate
-from trainers.rollout import Table, deal_to_fit, play_games
+from trainers.rollout import Seating, deal_to_fit, play_games
 
 Measured = Mapping[str, Estimate]
 CURVES = "evaluations.jsonl"
@@ -22,29 +22,29 @@ CURVES = "evaluations.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """The deals, one for each held-out document, and the tables that they are played at, by kind of match."""
+    """The deals, one for each held-out document, and the seatings that they are played in, by kind of match."""
 
     config: Config
     folder: RunFolder
     dealt: Sequence[Game]
-    tables: Mapping[str, Table]
+    seatings: Mapping[str, Seating]
 
     @classmethod
     def of(
-        cls, config: Config, folder: RunFolder, documents: Sequence[Document], table: Table, opponent: Engine | None
+        cls, config: Config, folder: RunFolder, documents: Sequence[Document], seating: Seating, opponent: Engine | None
     ) -> HeldOut:
         """Deal games whose prompts fit the learner's engine and the opponent's; the same for every policy."""
-        tables = tables_of(table, opponent)
-        seated = list(tables.values())[-1]  # with everybody who plays at any of them
+        seatings = seatings_of(seating, opponent)
+        seated = list(seatings.values())[-1]  # with everybody who plays at any of them
         dealt = [
             deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated)
             for i, document in enumerate(documents)
         ]
-        return cls(config, folder, dealt, tables)
+        return cls(config, folder, dealt, seatings)
 
     def evaluate(self, point: str) -> tuple[list[Game], Measured]:
-        """Play the deals at every table. Returns the games of self-play, and what all games say; nothing of no deals."""
-        games = {kind: self._played(file_of(kind, point), table) for kind, table in self.tables.items()}
+        """Play the deals in every seating. Returns the games of self-play, and what all games say; nothing of no deals."""
+        games = {kind: self._played(file_of(kind, point), seating) for kind, seating in self.seatings.items()}
         return games[SELF_PLAY], self._measured(games)
 
     def before(self, step: int) -> Measured:
@@ -54,7 +54,7 @@ class HeldOut:
             ValueError: they are to be read and aren't all there; the model of then is gone.
         """
         if step:
-            return self._measured({kind: self._saved(file_of(kind, "before")) for kind in self.tables})
+            return self._measured({kind: self._saved(file_of(kind, "before")) for kind in self.seatings})
         began = time.monotonic()
         _, measured = self.evaluate("before")
         self.folder.append("timings.jsonl", {"step": 0, "evaluate_s": time.monotonic() - began})
@@ -63,8 +63,8 @@ class HeldOut:
     def _measured(self, games: Mapping[str, Sequence[Game]]) -> Measured:
         return measure_all(games, self.config.reward_rules) if self.dealt else {}
 
-    def _played(self, name: str, table: Table) -> list[Game]:
-        games = [played.game for played in play_games(self.dealt, table)]
+    def _played(self, name: str, seating: Seating) -> list[Game]:
+        games = [played.game for played in play_games(self.dealt, seating)]
         self.folder.write_games(self.folder.games / name, games)
         return games
 

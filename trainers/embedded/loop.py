@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 from spy_env import Document, Game, read_games
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
+from trainers.disk import new_folder
 from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.clock import Clock
 from trainers.embedded.config import Config
-from trainers.embedded.disk import new_folder
 from trainers.embedded.evaluation import HeldOut
 from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.estimates import Estimate
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
+from trainers.game_config import start_curriculum
 from trainers.metrics import game_metrics, learner_metrics, sample_metrics
-from trainers.rollout import Played, Table, deal_to_fit, play_games
+from trainers.rollout import Played, Seating, deal_to_fit, play_games
 from trainers.samples import samples_of
 from trainers.vllm_terms import installed_versions
 
@@ -50,7 +51,7 @@ class Training:
 
     config: Config
     policy: Policy
-    table: Table
+    seating: Seating
     opponents: Opponents
     folder: RunFolder
     display: Display
@@ -75,10 +76,10 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         display.say,
     )
     policy = Policy(config, model_folder)
-    table = Table(policy.engine, config.sampling, config.data.max_len)
+    seating = Seating(policy.engine, config.sampling, config.data.max_len)
     opponents = Opponents(config, policy, run.checkpoint_of)
-    training = Training(config, policy, table, opponents, run, display)
-    state = Progress(0, 0, start_curriculum(config))
+    training = Training(config, policy, seating, opponents, run, display)
+    state = Progress(0, 0, start_curriculum(config.game, config.train.seed))
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
         display.say(f"going on after iteration {state.step}")
@@ -86,7 +87,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     with trackers.opened(config, run.path, state.step) as tell:
         run.write_config(config, facts)
         display.doing("playing held-out games before training")
-        held_out = HeldOut.of(config, run, corpus.held_out, table, opponents.of_evaluations)
+        held_out = HeldOut.of(config, run, corpus.held_out, seating, opponents.of_evaluations)
         before = held_out.before(state.step)
         if state.step == 0 and (point := held_out.record(0, before)):
             tell(0, point)
@@ -142,8 +143,8 @@ def iterate(
     started = time.monotonic()
     training.display.doing("playing")
     batch = list(islice(documents, config.rollout.batch_size))
-    table = training.opponents.table_at(training.table, step)
-    played = play_games(deal_games(config, batch, curriculum, step, table), table)
+    seating = training.opponents.seating_at(training.seating, step)
+    played = play_games(deal_games(config, batch, curriculum, step, seating), seating)
     games = [one.game for one in played]
     generated = time.monotonic()
 
@@ -163,27 +164,18 @@ def iterate(
     return Progress(step, state.documents + len(batch), moved), metrics, updated - started
 
 
-def start_curriculum(config: Config) -> Curriculum:
-    """The curriculum before the first iteration, as the settings want it."""
-    game = config.game
-    shuffle_seed = config.train.seed if game.shuffle_advantages else None
-    return Curriculum.start(
-        config.schedule, config.reward_rules, game.rae, game.alpha, game.normalise_performing, shuffle_seed
-    )
-
-
 def _named(curriculum: Curriculum) -> str:
     return str(curriculum.trained or "joint")
 
 
 def deal_games(
-    config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, table: Table
+    config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, seating: Seating
 ) -> list[Game]:
     """The games of an iteration: as many on each document as its samples seat."""
     a_document = config.rollout.n_samples_per_prompt // config.game.players
     return [
         deal_to_fit(
-            document, config.game.task, config.rules, f"{config.train.seed}/{step}/{i}", curriculum.trained, table
+            document, config.game.task, config.rules, f"{config.train.seed}/{step}/{i}", curriculum.trained, seating
         )
         for i, document in enumerate(document for document in batch for _ in range(a_document))
     ]

@@ -10,31 +10,31 @@ from dataclasses import replace
 from spy_env import Game, RewardRules
 from trainers.engines import Engine
 from trainers.estimates import Estimate, average, measure, share
-from trainers.rollout import Table
+from trainers.rollout import Seating
 from trainers.samples import ROLES
 
 SELF_PLAY, SPY, CIVILIANS = "self-play", "spy", "civilians"
 SIDES = {SPY: ("spy",), CIVILIANS: ("civilian", "referee")}  # the learner's roles
 
 
-def tables_of(table: Table, opponent: Engine | None) -> dict[str, Table]:
-    """The learner's table and, where there is an opponent, one for each side that the learner may play."""
+def seatings_of(seating: Seating, opponent: Engine | None) -> dict[str, Seating]:
+    """The learner's seating and, where there is an opponent, one for each side that the learner may play."""
     if opponent is None:
-        return {SELF_PLAY: table}
+        return {SELF_PLAY: seating}
     against = {
-        side: replace(table, others=dict.fromkeys([role for role in ROLES if role not in learner], opponent))
+        side: replace(seating, others=dict.fromkeys([role for role in ROLES if role not in learner], opponent))
         for side, learner in SIDES.items()
     }
-    return {SELF_PLAY: table, **against}
+    return {SELF_PLAY: seating, **against}
 
 
 def file_of(kind: str, point: str) -> str:
-    """Where the games of a table are saved; ``point`` is ``before``, ``after`` or an iteration."""
+    """Where the games of a seating are saved; ``point`` is ``before``, ``after`` or an iteration."""
     return f"eval_{point}.jsonl" if kind == SELF_PLAY else f"eval_{kind}_{point}.jsonl"
 
 
 def measure_all(games: Mapping[str, Sequence[Game]], rules: RewardRules) -> dict[str, Estimate]:
-    """What the games of each table say: self-play's measures, and the learner's against the opponent."""
+    """What the games of each seating say: self-play's measures, and the learner's against the opponent."""
     measured = measure(games[SELF_PLAY], rules)
     return measured | (measure_against(games[SPY], games[CIVILIANS], rules) if SPY in games else {})
 

@@ -22,7 +22,7 @@ from trainers.embedded.policy import Policy
 from trainers.encoder import Encoder
 from trainers.engines import Engine, Failed, Reply, Request
 from trainers.local_engine import LocalEngine
-from trainers.rollout import Table
+from trainers.rollout import Seating
 from trainers.seat_players import engine_for, read_player
 
 
@@ -74,9 +74,9 @@ class Opponents:
         """The opponent of the evaluations, where there is one."""
         return self._engines.get(self._config.eval.opponent)
 
-    def table_at(self, table: Table, step: int) -> Table:
-        """The learner's table, with the opponents of iteration ``step``."""
-        return replace(table, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
+    def seating_at(self, seating: Seating, step: int) -> Seating:
+        """The learner's seating, with the opponents of iteration ``step``."""
+        return replace(seating, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
 
     def names_at(self, step: int) -> dict[str, str]:
         """Who they are, by role; a past self with the iteration that it is of."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.embedded.disk import read_log, write_whole
+from trainers.disk import read_log, write_whole
 from trainers.embedded.sweep import Run, Sweep
 from trainers.embedded.sweep_runs import failure_of, outcome_of, state_of, to_json
 from trainers.estimates import Estimate, average

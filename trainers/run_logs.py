@@ -1,0 +1,61 @@
+"""The records in a run's folder, the same for every trainer: lines of metrics, and a file of games an iteration.
+
+``metrics.jsonl`` and ``evaluations.jsonl`` hold nothing that depends on the clock; ``timings.jsonl`` does. What was written
+after the checkpoint that a run resumes from is cut.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spy_env import Game, write_games
+from trainers import disk
+
+LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
+
+
+def append_line(file: Path, row: dict[str, Any]) -> None:
+    """Add a line to a log."""
+    disk.append(file, json.dumps(row) + "\n")
+
+
+def games_file(folder: Path, step: int, kind: str = "step") -> Path:
+    """The file of an iteration's games in a run's folder."""
+    return folder / "games" / f"{kind}_{step:06d}.jsonl"
+
+
+def write_games_anew(file: Path, games: Sequence[Game]) -> None:
+    """Write a file of games in place of what it held."""
+    with disk.writing(file):
+        file.unlink(missing_ok=True)
+        write_games(file, games)
+        if games:
+            disk.sync(file)
+
+
+def cut_after(folder: Path, step: int) -> None:
+    """Remove the lines and games of a run's folder that come after iteration ``step``."""
+    for name in LOGS:
+        file = folder / name
+        if file.exists():
+            kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
+            with file.open("r+b") as lines:
+                lines.truncate(sum(map(len, kept)))  # in one go: a run killed here loses nothing
+    for file in (folder / "games").glob("*_[0-9]*.jsonl"):  # not the evaluations before and after training
+        if step_named(file) > step:
+            file.unlink()
+
+
+def step_named(path: Path) -> int:
+    """The iteration that a checkpoint or a file of games is named after."""
+    return int(path.stem.rpartition("_")[2])
+
+
+def _step_of(line: bytes) -> float:
+    try:
+        return json.loads(line)["step"]
+    except ValueError:  # cut while being written
+        return float("inf")
