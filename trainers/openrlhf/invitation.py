@@ -1,0 +1,110 @@
+"""A row of the prompt data set: an invitation to play on one document, and the settings of the run that it belongs to.
+
+OpenRLHF hands an executor nothing but the row's text, so the row says everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spy_env import Document, Rules, Stage
+from trainers.curriculum import Curriculum
+from trainers.engines import Sampling
+
+VERSION = 1
+TRAIN, EVAL = "train", "eval"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What is the same for every row of a run."""
+
+    folder: str  # the run's: games, metrics and the director's states; every node must see it
+    checkpoints: str  # OpenRLHF's --ckpt.path
+    resume: bool  # OpenRLHF's --ckpt.load_enable
+    task: str
+    rules: Rules
+    start: Curriculum  # before the first iteration
+    sampling: Mapping[Stage, Sampling]
+    template_options: Mapping[str, Any]
+    max_len: int  # prompt and reply in tokens
+    batch_size: int  # training rows of an iteration
+    samples: int  # calls for a training row: OpenRLHF's --rollout.n_samples_per_prompt
+    eval_rows: int
+    eval_samples: int  # calls for an evaluation row, any number
+    seed: int
+    deadline_s: float  # seconds that one reply may take; everything else that is waited for takes seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """To play on a document. ``seed`` names the row within its run; ``split`` is ``train`` or ``eval``."""
+
+    document: Document
+    seed: str
+    split: str
+    run: RunSettings
+
+    @property
+    def samples(self) -> int:
+        """How many calls this row is executed with."""
+        return self.run.samples if self.split == TRAIN else self.run.eval_samples
+
+
+def to_json(invitation: Invitation) -> str:
+    """The row's text."""
+    run = invitation.run
+    row = {
+        "version": VERSION,
+        "task": run.task,
+        "split": invitation.split,
+        "seed": invitation.seed,
+        "rules": asdict(run.rules),
+        "document": asdict(invitation.document),
+        "run": {
+            **{name: getattr(run, name) for name in _PLAIN},
+            "start": json.loads(run.start.to_json()),
+            "sampling": {stage: asdict(sampling) for stage, sampling in run.sampling.items()},
+            "template_options": dict(run.template_options),
+        },
+    }
+    return json.dumps(row, ensure_ascii=False)
+
+
+_PLAIN = (
+    *("folder", "checkpoints", "resume", "max_len", "batch_size", "samples", "eval_rows", "eval_samples"),
+    *("seed", "deadline_s"),
+)
+
+
+def from_json(text: str) -> Invitation:
+    """What ``to_json`` wrote, exactly.
+
+    Raises:
+        ValueError: the text is no invitation of this version.
+    """
+    try:
+        row = json.loads(text)
+        version = row["version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"not an invitation ({error!r}): {text[:80]!r}; prepare the prompt data set with spyrl openrlhf, and leave "
+            "--data.apply_chat_template and --data.input_template out"
+        ) from error
+    if version != VERSION:
+        raise ValueError(
+            f"an invitation of version {version!r}, and this spy-env reads {VERSION}; launch and nodes need the same spy-env"
+        )
+    said = row["run"]
+    run = RunSettings(
+        **{name: said[name] for name in _PLAIN},
+        task=row["task"],
+        rules=Rules(**row["rules"]),
+        start=Curriculum.from_json(json.dumps(said["start"])),
+        sampling={Stage(stage): Sampling(**sampling) for stage, sampling in said["sampling"].items()},
+        template_options=said["template_options"],
+    )
+    return Invitation(Document(**row["document"]), row["seed"], row["split"], run)
