@@ -65,14 +65,18 @@ class Failed(NamedTuple):
     reason: str
 
 
-class Engine(Protocol):
+class Reader(Protocol):
+    """Anything that reads prompts as tokens."""
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """The length of a prompt as it is encoded here; 0 where no limit is known."""
+
+
+class Engine(Reader, Protocol):
     """Anything that answers requests."""
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """One answer for each request, in order."""
-
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """The length of a prompt as this engine encodes it; 0 where it knows no limit."""
 
 
 @dataclass(frozen=True, slots=True)

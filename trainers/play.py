@@ -12,7 +12,8 @@ from spy_env.masking import OPERATORS
 from spy_env.viewer import game_text
 from trainers.corpus import Corpus
 from trainers.engines import Sampling
-from trainers.rollout import Seating, deal_to_fit, play_games
+from trainers.rollout import Seating, play_games
+from trainers.room import deal_to_fit
 from trainers.seat_players import ANYWHERE, engine_for, read_player, told
 
 PLAYERS = told(ANYWHERE)
@@ -118,7 +119,7 @@ def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: li
 
     documents = Corpus(args.task, args.documents, args.input_key).training()
     for i, document in zip(range(args.games), documents, strict=False):
-        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating)
+        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.room)
         yield from (played.game for played in play_games([game], seating, on_failure=failure))
 
 

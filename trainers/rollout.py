@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spy_env import Document, Game, RawReply, Rules, Seat, Stage, deal, observe
-from spy_env.documents import PLAYABLE_UNITS, shorten
-from spy_env.masking import count_units, hide
+from spy_env import Game, RawReply, Seat, Stage, observe
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
+from trainers.room import Room, fit_votes
 
 RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed
 STAGES = (Stage.PERFORMING, Stage.DETECTION)
@@ -56,70 +55,10 @@ class Seating:
         """Every engine, once."""
         return list({id(engine): engine for engine in (self.engine, *self.others.values())}.values())
 
-    def excess(self, game: Game, stage: Stage) -> int:
-        """By how many tokens the stage's longest prompt is too long; before the performances, a ballot is allowed for."""
-        if self.max_len is None:
-            return 0
-        sampling = self.sampling[stage]
-        prompts = set(observe(game, stage).values())
-        longest = max(engine.count_tokens(prompt, sampling.prefill) for engine in self.engines for prompt in prompts)
-        return longest + sampling.max_new_tokens - self.max_len
-
-
-def deal_to_fit(
-    document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, seating: Seating
-) -> Game:
-    """Deal a game whose document is short enough for both stages' prompts.
-
-    Vote prompts are sized with a stand-in ballot: every performance of full length, in the document's own words.
-
-    Raises:
-        ValueError: even the shortest playable document leaves no room.
-    """
-    game = deal(document, task, rules, seed, trained)
-    while (
-        excess := max(
-            seating.excess(game, Stage.PERFORMING), seating.excess(_with_full_ballot(game, seating), Stage.DETECTION)
-        )
-    ) > 0:
-        fewer = _fewer_words(game, excess, seating)
-        game = deal(document, task, replace(rules, document_words=fewer), seed, trained)
-    return game
-
-
-def _with_full_ballot(game: Game, seating: Seating) -> Game:
-    if seating.max_len is None:
-        return game
-    text = " ".join(game.document.text.split())
-    have = count_units(text)
-    fewest = min(filter(None, (_tokens(text, engine) for engine in seating.engines)), default=1)  # says the most words
-    wanted = seating.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
-    stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
-    return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
-
-
-def _tokens(text: str, engine: Engine) -> int:
-    """The length of a text alone, without the chat template; 0 where the engine knows no limit."""
-    return max(0, engine.count_tokens(text, "") - engine.count_tokens("", ""))
-
-
-def _document_tokens(game: Game, seating: Seating) -> int:
-    """What the document takes in the longer of its two copies, at the engine that needs the most tokens."""
-    text = game.document.text
-    copies = (text, hide(text, game.hidden, game.rules.operator))
-    return max(1, *(_tokens(copy, engine) for copy in copies for engine in seating.engines))
-
-
-def _fewer_words(game: Game, excess: int, seating: Seating) -> int:
-    """How many words to keep so that about ``excess`` tokens go."""
-    now = count_units(game.document.text)
-    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, seating))))
-    if now <= PLAYABLE_UNITS:
-        raise ValueError(
-            f"prompts are {excess} tokens too long although the document has only {now} words left; raise max_len "
-            f"(now {seating.max_len}) or lower max_new_tokens"
-        )
-    return max(PLAYABLE_UNITS, fewer)
+    @property
+    def room(self) -> Room:
+        """What every prompt must fit."""
+        return Room(self.engines, self.sampling, self.max_len)
 
 
 def play_games(
@@ -164,24 +103,35 @@ def _play_once(games: Sequence[Game], seating: Seating) -> list[Played | Failed]
 
 
 def _play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list[Played | Failed]:
-    fitting = [replace(one, game=_fit_votes(one.game, seating)) if stage is Stage.DETECTION else one for one in played]
-    asked = [(i, seat, prompt) for i, one in enumerate(fitting) for seat, prompt in observe(one.game, stage).items()]
-    sampling = seating.sampling[stage]
-    answers: list[dict[Seat, Reply | Failed]] = [{} for _ in fitting]
-    by_engine: dict[int, list[tuple[int, Seat, str]]] = {}
-    for i, seat, prompt in asked:
-        by_engine.setdefault(id(seating.engine_of(fitting[i].game, seat)), []).append((i, seat, prompt))
+    ready = [ready_for(one, stage, seating.room) for one in played]
+    answers: list[dict[Seat, Reply | Failed]] = [{} for _ in ready]
+    by_engine: dict[int, list[tuple[int, Seat, Request]]] = {}
+    for i, one in enumerate(ready):
+        for seat, request in requests_of(one.game, stage, seating.sampling[stage]).items():
+            by_engine.setdefault(id(seating.engine_of(one.game, seat)), []).append((i, seat, request))
     for engine in seating.engines:
         if not (batch := by_engine.get(id(engine))):
             continue
-        requests = [Request(prompt, f"{fitting[i].game.seed}/{stage}/{seat}", sampling) for i, seat, prompt in batch]
-        replies = engine.generate(requests)
+        replies = engine.generate([request for _, _, request in batch])
         for (i, seat, _), reply in zip(batch, replies, strict=True):
             answers[i][seat] = reply
-    return [_advance(one, stage, answer) for one, answer in zip(fitting, answers, strict=True)]
+    return [advance(one, stage, answer) for one, answer in zip(ready, answers, strict=True)]
 
 
-def _advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed]) -> Played | Failed:
+def ready_for(played: Played, stage: Stage, room: Room) -> Played:
+    """The game as its prompts of ``stage`` are written: before the votes, what the ballot came to is made room for."""
+    return replace(played, game=fit_votes(played.game, room)) if stage is Stage.DETECTION else played
+
+
+def requests_of(game: Game, stage: Stage, sampling: Sampling) -> dict[Seat, Request]:
+    """What is asked of each seat that acts in ``stage``; all at once, nobody waits for another's reply."""
+    return {
+        seat: Request(prompt, f"{game.seed}/{stage}/{seat}", sampling) for seat, prompt in observe(game, stage).items()
+    }
+
+
+def advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed]) -> Played | Failed:
+    """The game after all have replied, or the first failure of the infrastructure."""
     replies: dict[Seat, Reply] = {}
     for seat, answer in answers.items():
         if isinstance(answer, Failed):
@@ -189,18 +139,3 @@ def _advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed
         replies[seat] = answer
     raw = {seat: RawReply(reply.text, reply.prefix, reply.truncated) for seat, reply in replies.items()}
     return Played(played.game.with_replies(raw), {**played.replies, stage: replies})
-
-
-def _fit_votes(game: Game, seating: Seating) -> Game:
-    """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts."""
-    while (excess := seating.excess(game, Stage.DETECTION)) > 0:
-        units = count_units(game.document.text)
-        kept = game.detection_words or units
-        tokens_a_word = _document_tokens(game, seating) / units
-        if kept <= PLAYABLE_UNITS:
-            raise ValueError(
-                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise max_len (now {seating.max_len}) "
-                "or lower max_new_tokens"
-            )
-        game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
-    return game

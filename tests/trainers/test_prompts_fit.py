@@ -13,7 +13,8 @@ from spy_env.masking import count_units
 from spy_env.observations import read_document, read_results
 from spy_env.records import from_json, to_json
 from trainers.engines import Sampling
-from trainers.rollout import Seating, deal_to_fit, play_games
+from trainers.rollout import Seating, play_games
+from trainers.room import deal_to_fit
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 SENTENCE = "A bridge over the river was closed in spring. "
@@ -42,7 +43,7 @@ def fitted(text: str, tokens: Callable[[str], int], max_len: int):
     reply = " ".join(["word"] * SAMPLING[Stage.PERFORMING].max_new_tokens)
     engine = CountingEngine(lambda prompt: reply, tokens)
     seating = Seating(engine, SAMPLING, max_len)
-    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating)
+    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating.room)
     (played,) = play_games([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     longest = [max(tokens(request.prompt) for request in batch) for batch in engine.batches]
@@ -101,7 +102,9 @@ def test_with_a_real_tokenizer_all_prompts_and_replies_fit(tmp_path):
     rules = Rules(players=4, document_words=120, mask_fraction=0.2)
     sampling = {Stage.PERFORMING: Sampling(4), Stage.DETECTION: Sampling(3)}
     seating = Seating(engine, sampling, max_len=64)
-    dealt = [deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating) for i in range(8)]
+    dealt = [
+        deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating.room) for i in range(8)
+    ]
     for one in play_games(dealt, seating):
         assert 20 < count_units(one.game.document.text) < 60
         for stage, replies in one.replies.items():
@@ -116,7 +119,7 @@ def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_
     engine = CountingEngine(says_too_much)
     seating = Seating(engine, SAMPLING, max_len=900)
     dealt = [
-        deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating)
+        deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating.room)
         for i in range(3)
     ]
     played = play_games(dealt, seating)
@@ -138,7 +141,12 @@ def test_a_ballot_that_alone_is_too_long_is_an_error_that_names_the_game():
 
 def test_without_a_limit_nothing_is_cut():
     game = deal_to_fit(
-        Document("d", SENTENCE * 200), "summarization", Rules(), "run/1/0", None, Seating(CountingEngine(), SAMPLING)
+        Document("d", SENTENCE * 200),
+        "summarization",
+        Rules(),
+        "run/1/0",
+        None,
+        Seating(CountingEngine(), SAMPLING).room,
     )
     (played,) = play_games([game], Seating(CountingEngine(says_too_much), SAMPLING))
     assert count_units(played.game.document.text) == 200 * count_units(SENTENCE)
@@ -160,7 +168,7 @@ def test_prompts_fit_every_engine_at_the_table_with_a_ballot_of_what_the_tersest
     learner = CountingEngine(lambda prompt: allowed, words)
     spy = CountingEngine(lambda prompt: allowed, spies_count)
     seating = Seating(learner, sampling, 1200, {"spy": spy})
-    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating)
+    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating.room)
     (played,) = play_games([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     free = [

@@ -33,7 +33,8 @@ from trainers.embedded.config_file import read_config
 from trainers.engines import Engine
 from trainers.estimates import average
 from trainers.local_engine import load_engine
-from trainers.rollout import Seating, deal_to_fit, play_games
+from trainers.rollout import Seating, play_games
+from trainers.room import deal_to_fit
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 TELLS, SLIPS = 0.7, 0.05  # how often the taught model says "nothing" as a spy, and as a civilian
@@ -198,7 +199,7 @@ def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
     seating = Seating(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
-        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating)
+        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating.room)
         for i, document in enumerate(documents(deals, seed=99))
     ]
     return [played.game for played in play_games(games, seating)]

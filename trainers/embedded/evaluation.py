@@ -14,7 +14,8 @@ from trainers.embedded.config import Config
 from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_of
 from trainers.engines import Engine
 from trainers.estimates import Estimate
-from trainers.rollout import Seating, deal_to_fit, play_games
+from trainers.rollout import Seating, play_games
+from trainers.room import deal_to_fit
 
 Measured = Mapping[str, Estimate]
 CURVES = "evaluations.jsonl"
@@ -37,7 +38,7 @@ class HeldOut:
         seatings = seatings_of(seating, opponent)
         seated = list(seatings.values())[-1]  # with everybody who plays at any of them
         dealt = [
-            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated)
+            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated.room)
             for i, document in enumerate(documents)
         ]
         return cls(config, folder, dealt, seatings)

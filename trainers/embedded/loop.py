@@ -26,7 +26,8 @@ from trainers.estimates import Estimate
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.game_config import start_curriculum
 from trainers.metrics import game_metrics, learner_metrics, sample_metrics
-from trainers.rollout import Played, Seating, deal_to_fit, play_games
+from trainers.rollout import Played, Seating, play_games
+from trainers.room import deal_to_fit
 from trainers.samples import samples_of
 from trainers.vllm_terms import installed_versions
 
@@ -175,7 +176,12 @@ def deal_games(
     a_document = config.rollout.n_samples_per_prompt // config.game.players
     return [
         deal_to_fit(
-            document, config.game.task, config.rules, f"{config.train.seed}/{step}/{i}", curriculum.trained, seating
+            document,
+            config.game.task,
+            config.rules,
+            f"{config.train.seed}/{step}/{i}",
+            curriculum.trained,
+            seating.room,
         )
         for i, document in enumerate(document for document in batch for _ in range(a_document))
     ]

@@ -1,0 +1,100 @@
+"""Every prompt fits its budget of tokens because the document is shortened first, never the finished prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spy_env import Document, Game, RawReply, Rules, Stage, deal, observe
+from spy_env.documents import PLAYABLE_UNITS, shorten
+from spy_env.masking import count_units, hide
+from trainers.engines import Reader, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whose prompts must fit into what: ``max_len`` is prompt + reply in tokens, for every reader; None limits nothing."""
+
+    readers: Sequence[Reader]
+    sampling: Mapping[Stage, Sampling]
+    max_len: int | None = None
+
+    def excess(self, game: Game, stage: Stage) -> int:
+        """By how many tokens the stage's longest prompt is too long; before the performances, a ballot is allowed for."""
+        if self.max_len is None:
+            return 0
+        sampling = self.sampling[stage]
+        prompts = set(observe(game, stage).values())
+        longest = max(reader.count_tokens(prompt, sampling.prefill) for reader in self.readers for prompt in prompts)
+        return longest + sampling.max_new_tokens - self.max_len
+
+
+def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, room: Room) -> Game:
+    """Deal a game whose document is short enough for both stages' prompts.
+
+    Vote prompts are sized with a stand-in ballot: every performance of full length, in the document's own words.
+
+    Raises:
+        ValueError: even the shortest playable document leaves no room.
+    """
+    game = deal(document, task, rules, seed, trained)
+    while (
+        excess := max(room.excess(game, Stage.PERFORMING), room.excess(_with_full_ballot(game, room), Stage.DETECTION))
+    ) > 0:
+        fewer = _fewer_words(game, excess, room)
+        game = deal(document, task, replace(rules, document_words=fewer), seed, trained)
+    return game
+
+
+def _with_full_ballot(game: Game, room: Room) -> Game:
+    if room.max_len is None:
+        return game
+    text = " ".join(game.document.text.split())
+    have = count_units(text)
+    fewest = min(filter(None, (_tokens(text, reader) for reader in room.readers)), default=1)  # says the most words
+    wanted = room.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
+    stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
+    return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
+
+
+def _tokens(text: str, reader: Reader) -> int:
+    """The length of a text alone, without the chat template; 0 where the reader knows no limit."""
+    return max(0, reader.count_tokens(text, "") - reader.count_tokens("", ""))
+
+
+def _document_tokens(game: Game, room: Room) -> int:
+    """What the document takes in the longer of its two copies, for the reader that needs the most tokens."""
+    text = game.document.text
+    copies = (text, hide(text, game.hidden, game.rules.operator))
+    return max(1, *(_tokens(copy, reader) for copy in copies for reader in room.readers))
+
+
+def _fewer_words(game: Game, excess: int, room: Room) -> int:
+    """How many words to keep so that about ``excess`` tokens go."""
+    now = count_units(game.document.text)
+    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, room))))
+    if now <= PLAYABLE_UNITS:
+        raise ValueError(
+            f"prompts are {excess} tokens too long although the document has only {now} words left; raise max_len "
+            f"(now {room.max_len}) or lower max_new_tokens"
+        )
+    return max(PLAYABLE_UNITS, fewer)
+
+
+def fit_votes(game: Game, room: Room) -> Game:
+    """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts.
+
+    Raises:
+        ValueError: the ballot alone is too long.
+    """
+    while (excess := room.excess(game, Stage.DETECTION)) > 0:
+        units = count_units(game.document.text)
+        kept = game.detection_words or units
+        tokens_a_word = _document_tokens(game, room) / units
+        if kept <= PLAYABLE_UNITS:
+            raise ValueError(
+                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise max_len (now {room.max_len}) "
+                "or lower max_new_tokens"
+            )
+        game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
+    return game
