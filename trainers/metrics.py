@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Stage, Vote
+from trainers.curriculum import Curriculum
 from trainers.samples import Sample
 
 
@@ -92,4 +93,14 @@ def sample_metrics(samples: Sequence[Sample]) -> dict[str, float]:
         "completions/mean_length": mean([len(sample.ids) for sample in samples]),
         "completions/clipped_ratio": mean([sample.truncated for sample in samples]),
         "num_samples": float(len(samples)),
+    }
+
+
+def curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
+    """Baselines, running averages and forced switches, as they stand after an iteration."""
+    baselines = {f"game/baseline/{key}": value for key, value in curriculum.baselines.items()}
+    return baselines | {
+        "game/accuracy_average": curriculum.accuracy.value,
+        "game/abstention_average": curriculum.abstention.value,
+        "game/forced_switches": float(curriculum.forced),
     }

@@ -54,7 +54,6 @@ class VllmEngine:
 
         self.encoder, self.pad = encoder, pad_token(encoder.tokenizer, ends)
         self._ends, self._count = ends, itertools.count()
-        self._stops: dict[str, frozenset[int]] = {}
         self._params, self._refusal = SamplingParams, VLLMError
         try:
             with _global_chance_kept():
@@ -85,18 +84,15 @@ class VllmEngine:
     def _queue(self, name: str, request: Request) -> Reply | Failed | None:
         """Hand a request to vLLM, or say what it has against it."""
         prompt_ids = self.encoder.encode(request.prompt, request.sampling.prefill)
-        params = self._params(**sampling_params(request, self._ends | self._stopping(request.sampling.stop)))
+        params = self._params(
+            **sampling_params(request, self._ends | tokens_that_hold(request.sampling.stop, self.encoder))
+        )
         try:
             self._engine.add_request(name, {"prompt_token_ids": list(prompt_ids)}, params)
         except self._refusal as error:
             self._engine.abort_request([name])
             return Failed(f"vLLM refused a prompt of {len(prompt_ids)} tokens: {error}")
         return None
-
-    def _stopping(self, stop: str) -> frozenset[int]:
-        if stop not in self._stops:
-            self._stops[stop] = tokens_that_hold(stop, self.encoder)
-        return self._stops[stop]
 
     def take(self, weights: Weights) -> None:
         """Play with these weights from now on, named as in plain transformers. What was cached with others is forgotten.

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -129,6 +130,7 @@ def sampling_params(request: Request, ends: Iterable[int]) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=8)  # it reads the whole vocabulary
 def tokens_that_hold(stop: str, encoder: Encoder) -> frozenset[int]:
     """Every token whose own text holds ``stop``; none for an empty one."""
     if not stop:
@@ -148,5 +150,7 @@ def reply_of(output: Any, request: Request, encoder: Encoder) -> Reply | Failed:
         truncated=done.finish_reason == "length",
         prompt_ids=tuple(output.prompt_token_ids),
         ids=ids,
-        logprobs=tuple(told[token].logprob for told, token in zip(done.logprobs, ids, strict=True)),
+        logprobs=tuple(told[token].logprob for told, token in zip(done.logprobs, ids, strict=True))
+        if done.logprobs
+        else (),
     )

@@ -25,7 +25,7 @@ from trainers.embedded.policy import Policy
 from trainers.estimates import Estimate
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.game_config import start_curriculum
-from trainers.metrics import game_metrics, learner_metrics, sample_metrics
+from trainers.metrics import curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.rollout import Played, Seating, play_games
 from trainers.room import deal_to_fit
 from trainers.samples import samples_of
@@ -155,7 +155,7 @@ def iterate(
     updated = time.monotonic()
 
     stage = _named(curriculum)
-    metrics |= _curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
+    metrics |= curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
     met = {f"opponent/{role}": name for role, name in training.opponents.names_at(step).items()}
     training.folder.append("metrics.jsonl", {"step": step, "stage": stage, **met, **metrics})
     tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
@@ -203,15 +203,6 @@ def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], con
     if config.opponent_of:
         metrics |= learner_metrics(games, config.reward_rules, config.learner_roles)
     return metrics | policy.update(samples, advantages) | {"learning_rate": config.actor.adam.lr}
-
-
-def _curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
-    baselines = {f"game/baseline/{key}": value for key, value in curriculum.baselines.items()}
-    return baselines | {
-        "game/accuracy_average": curriculum.accuracy.value,
-        "game/abstention_average": curriculum.abstention.value,
-        "game/forced_switches": float(curriculum.forced),
-    }
 
 
 def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:

@@ -59,25 +59,27 @@ def to_json(invitation: Invitation) -> str:
     run = invitation.run
     row = {
         "version": VERSION,
-        "task": run.task,
         "split": invitation.split,
         "seed": invitation.seed,
-        "rules": asdict(run.rules),
         "document": asdict(invitation.document),
-        "run": {
-            **{name: getattr(run, name) for name in _PLAIN},
-            "start": json.loads(run.start.to_json()),
-            "sampling": {stage: asdict(sampling) for stage, sampling in run.sampling.items()},
-            "template_options": dict(run.template_options),
-        },
+        "run": {**{name: getattr(run, name) for name in _PLACES}, **settings_row(run)},
     }
     return json.dumps(row, ensure_ascii=False)
 
 
-_PLAIN = (
-    *("folder", "checkpoints", "resume", "max_len", "batch_size", "samples", "eval_rows", "eval_samples"),
-    *("seed", "deadline_s"),
-)
+def settings_row(run: RunSettings) -> dict[str, Any]:
+    """The settings that a run's games, averages and baselines depend on, as JSON has them; a resumed run keeps them."""
+    plain = {name: getattr(run, name) for name in _PLAIN}
+    return plain | {
+        "rules": asdict(run.rules),
+        "start": json.loads(run.start.to_json()),
+        "sampling": {str(stage): asdict(sampling) for stage, sampling in run.sampling.items()},
+        "template_options": dict(run.template_options),
+    }
+
+
+_PLACES = ("folder", "checkpoints", "resume", "deadline_s")  # may change when a run is resumed
+_PLAIN = ("task", "max_len", "batch_size", "samples", "eval_rows", "eval_samples", "seed")
 
 
 def from_json(text: str) -> Invitation:
@@ -100,9 +102,8 @@ def from_json(text: str) -> Invitation:
         )
     said = row["run"]
     run = RunSettings(
-        **{name: said[name] for name in _PLAIN},
-        task=row["task"],
-        rules=Rules(**row["rules"]),
+        **{name: said[name] for name in (*_PLACES, *_PLAIN)},
+        rules=Rules(**said["rules"]),
         start=Curriculum.from_json(json.dumps(said["start"])),
         sampling={Stage(stage): Sampling(**sampling) for stage, sampling in said["sampling"].items()},
         template_options=said["template_options"],
