@@ -32,7 +32,7 @@ class Host:
         """``direction_of`` finds the director of a run."""
         self._direction_of = direction_of
         self._direction: asyncio.Task[Direction] | None = None
-        self._filling: dict[tuple[str, int], Table[Answer]] = {}
+        self._filling: dict[str, Table[Answer]] = {}
         self._encoder: Encoder | None = None
 
     async def sample(self, text: str, params: Any, max_length: int, tokenizer: Any, llm_engine: Any) -> Answer:
@@ -42,8 +42,7 @@ class Host:
             ValueError: the row or OpenRLHF's settings are not those of a prepared run.
             TimeoutError, GamesFailedError: the row could not be played; all of its calls are told.
         """
-        key = (text, id(params))  # calls that OpenRLHF makes in one go share their sampling parameters
-        table = self._filling.get(key)
+        table = self._filling.get(text)  # OpenRLHF makes a row's calls in one go, so no other row's come between them
         if table is None or not table.open:
             invitation = from_json(text)
             _check(invitation, params, max_length)
@@ -51,12 +50,12 @@ class Host:
                 llm_engine, self._encoder_of(invitation, tokenizer), params, invitation.run.deadline_s
             )
             table = Table(invitation.samples, partial(self._play, invitation, engine), MEETING_S)
-            self._filling[key] = table
+            self._filling[text] = table
         try:
             return await table.join()
         finally:
-            if self._filling.get(key) is table and not table.open:
-                del self._filling[key]
+            if self._filling.get(text) is table and not table.open:
+                del self._filling[text]
 
     async def _play(self, invitation: Invitation, engine: CalledEngine) -> list[Answer]:
         direction = await self._joined(invitation.run)
