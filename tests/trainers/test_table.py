@@ -180,11 +180,14 @@ def test_a_game_that_always_fails_is_named_and_ends_the_others():
             given_up.set()
         return Reply("late")
 
-    with pytest.raises(
-        GamesFailedError, match=rf"game {dealt[0].seed}: player_1 in stage performing: the cable was cut"
-    ):
-        asyncio.run(play_at_once(dealt, ROOM, generate))
-    assert given_up.is_set()
+    async def both():
+        named = rf"game {dealt[0].seed}: player_1 in stage performing: the cable was cut"
+        with pytest.raises(GamesFailedError, match=named):
+            await play_at_once(dealt, ROOM, generate)
+        await asyncio.sleep(0.01)
+        return given_up.is_set()
+
+    assert asyncio.run(both())
 
 
 def test_a_bug_in_the_engine_raises_at_once_and_ends_the_wave():
