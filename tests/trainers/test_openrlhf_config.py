@@ -54,7 +54,10 @@ def test_a_config_of_spyrl_train_moves_here_unchanged(tmp_path):
 
 
 def test_a_run_of_ours_is_read_back_as_it_was(tmp_path):
-    config = parsed("--rollout.micro_batch_size", "2", "--rollout.batch_size", "16", "--game.cycle", "2", "1")
+    micro = DEFAULTS_OF_SPYRL_TRAIN["rollout.micro_batch_size"]  # here it was meant
+    config = parsed(
+        *("--rollout.micro_batch_size", str(micro), "--rollout.batch_size", str(micro), "--game.cycle", "2", "1")
+    )
     row = {"trainer": "openrlhf", "config": config.without_secrets()}
     assert read_config(written(tmp_path, row)) == config
 
@@ -133,8 +136,8 @@ def test_what_follows_from_other_settings_is_filled_in():
             "--rollout.micro_batch_size is 4, and each of 4 processes gets 10 of the 40 samples of an iteration",
         ),
         ("--eval.steps 5", "--eval.steps is 5, and no games are held out"),
-        ("--train.async_enable --eval.games 2", "never after the last iteration; give --eval.steps below 100"),
-        ("--train.async_enable --eval.games 2 --eval.steps 100", "give --eval.steps below 100"),
+        ("--train.async_enable --eval.games 2", "never the last weights; give --eval.steps of at most 98"),
+        ("--train.async_enable --eval.games 2 --eval.steps 99", "give --eval.steps of at most 98"),
         ("--train.colocate_all --vllm.num_engines 2", "all 1 GPUs of the actor, and 2 engines"),
         ("--train.colocate_all --vllm.tensor_parallel_size 2", "0 engines x --vllm.tensor_parallel_size 2 don't fill"),
         ("--train.colocate_all --ref.num_gpus_per_node 2", "--ref.num_gpus_per_node 2 out"),

@@ -78,14 +78,13 @@ def check_together(config: Config) -> None:
     _check_engines(config)
     if config.eval.steps and not config.eval.games:
         raise ValueError(f"--eval.steps is {config.eval.steps}, and no games are held out; give --eval.games")
-    if (
-        config.train.async_enable
-        and config.eval.games
-        and (config.eval.steps or config.train.iterations) >= (config.train.iterations)
-    ):
+    latest = (
+        config.train.iterations - 2
+    )  # with OpenRLHF's queue of one iteration, the generator knows of no later weights
+    if config.train.async_enable and config.eval.games and (config.eval.steps or config.train.iterations) > latest:
         raise ValueError(
-            "--train.async_enable evaluates in the middle of training alone, never after the last iteration; give "
-            f"--eval.steps below {config.train.iterations}, or leave --eval.games out"
+            "--train.async_enable evaluates between iterations that are generated, never the last weights; give --eval.steps "
+            f"of at most {latest}, or leave --eval.games out"
         )
 
 
