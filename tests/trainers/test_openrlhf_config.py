@@ -118,7 +118,10 @@ def test_what_follows_from_other_settings_is_filled_in():
         ("--game.shuffle_advantages", "which is then no longer 0; run this control with spyrl train"),
         ("--rollout.temperature 0.005", "--rollout.temperature is 0.005; give a positive one"),
         ("--eval.games 1 --eval.temperature 0", "--eval.temperature is 0.0; give a positive one"),
-        ("--data.max_len 3072", "--data.max_len is 3072, and a ballot of 5 performances may take 2560 tokens and a vote 512"),
+        (
+            "--data.max_len 3072",
+            "--data.max_len is 3072, and a ballot of 5 performances may take 2560 tokens and a vote 512",
+        ),
         ("--train.iterations 10 --train.num_episodes 3", "10, no multiple of --train.num_episodes 3"),
         ("--actor.num_gpus_per_node 3", "= 40 samples an iteration, no multiple of the 3 processes"),
         ("--actor.num_gpus_per_node 4 --ds.ring_attn_size 3", "is 4, no multiple of --ds.ring_attn_size"),
