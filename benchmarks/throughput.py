@@ -1,4 +1,4 @@
-"""How much faster shared prompts make an update: ``python -m benchmarks.throughput update``.
+"""How much faster shared prompts make an update: ``python -m benchmarks.throughput update``; ``rollout`` is in ``rollout.py``.
 
 All ways take turns within one run, and each figure is the least CPU time of its rounds, so that ratios hold on a busy
 machine. A round before, which isn't counted, says whether all compute the same. Plain is a padded batch with logits at
@@ -205,8 +205,12 @@ def measured(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
 
 def main(argv: Sequence[str]) -> int:
     """Measure and print one JSON object a scenario."""
+    if argv[:1] == ["rollout"]:
+        from benchmarks.rollout import main as measure_rollout
+
+        return measure_rollout(argv[1:])
     parser = argparse.ArgumentParser("python -m benchmarks.throughput", description=__doc__)
-    parser.add_argument("what", choices=["update"])
+    parser.add_argument("what", choices=["update", "rollout"], help="rollout has flags of its own: rollout --help")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=int, default=LAYERS // 3)
     parser.add_argument("--vocabulary", type=int, default=VOCABULARY // 3)

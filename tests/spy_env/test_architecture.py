@@ -95,7 +95,8 @@ def test_trainers_never_import_benchmarks_nor_one_another(file):
         assert not used & (folders - {inside})
 
 
-MEASURE_TRAINERS = {"throughput.py", "trl_update.py", "update_scenarios.py", "gpu_check.py"}
+MEASURE_TRAINERS = {"gpu_check.py", "throughput.py", "trl_update.py", "update_scenarios.py"}
+MEASURE_TRAINERS |= {"rollout.py", "rollout_engine.py", "rollout_order.py", "rollout_scenarios.py"}
 
 
 @pytest.mark.parametrize("file", of_package("benchmarks"))
