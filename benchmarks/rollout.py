@@ -39,8 +39,8 @@ def report(
         "generated_tokens": sum(one.length for one in tables),
         "seconds": {way: round(value, 2) for way, value in seconds.items()},
         "cpu_seconds": {way: round(value, 2) for way, value in cpu_seconds.items()},
-        "released_to_tables": round(seconds["released"] / seconds["tables"], 2),
-        "tables_to_waves": round(seconds["tables"] / seconds["waves"], 3),
+        "released_to_tables": _ratios(seconds, cpu_seconds, "released", "tables"),
+        "tables_to_waves": _ratios(seconds, cpu_seconds, "tables", "waves"),
         "documents_asked": round(sum(len(one.prompt_ids) for one in tables) / sum(lengths), 2),
         "documents_prefilled": {
             way: round(sum(one.prefilled for one in rounds[-1].generated) / sum(lengths), 2)
@@ -50,6 +50,14 @@ def report(
             round(sum(one.prefilled for one in tables if one.prompt_ids in game.every_prompt) / length, 2)
             for game, length in zip(games, lengths, strict=True)
         ],
+    }
+
+
+def _ratios(seconds: Mapping[str, float], cpu_seconds: Mapping[str, float], one: str, other: str) -> dict[str, float]:
+    return {
+        name: round(value[one] / value[other], 3)
+        for name, value in (("seconds", seconds), ("cpu_seconds", cpu_seconds))
+        if value[other]
     }
 
 
