@@ -163,10 +163,10 @@ def _engine_arguments(module: ModuleType) -> None:
     plain = module.AsyncEngineArgs.__init__
 
     @functools.wraps(plain)
-    def __init__(self: Any, *args: Any, **settings: Any) -> None:
+    def in_fp32(self: Any, *args: Any, **settings: Any) -> None:
         plain(self, *args, **{**settings, "dtype": "float32"})
 
-    module.AsyncEngineArgs.__init__ = __init__
+    module.AsyncEngineArgs.__init__ = in_fp32
 
 
 def _linear_layers(module: ModuleType) -> None:
