@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
-from spy_env import load_task, read_documents
 from spy_env.viewer import game_text
-from trainers.corpus import ABSTRACTS
+from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
@@ -135,10 +134,7 @@ def _plan(config: Config) -> str:
     Raises:
         ValueError: one of them isn't there or can't be read.
     """
-    load_task(config.game.task)
-    source = config.data.documents
-    if source and source != ABSTRACTS and (Path(source).exists() or source.count(":") != 3):
-        next(read_documents(source, config.data.input_key))
+    check_source(config.game.task, config.data.documents, config.data.input_key)
     games, players = config.games_per_iteration, config.game.players
     opponents = "".join(f", {role} played by {player}" for role, player in config.opponent_of.items())
     return (
