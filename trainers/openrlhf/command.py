@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import sys
@@ -17,7 +16,7 @@ from trainers.openrlhf.config import Config
 from trainers.openrlhf.flags import Passed, check_passed, passed_flags, without_settings_of_spyrl_train
 from trainers.openrlhf.job import TRAINER, Job
 from trainers.openrlhf.launch import command_here, command_of_job, flags_of, openrlhf_arguments, shown
-from trainers.openrlhf.versions import check_versions, installed_versions
+from trainers.openrlhf.versions import check_versions
 from trainers.settings import from_dict, read_settings, taken
 
 
@@ -38,10 +37,7 @@ def main(argv: Sequence[str]) -> int:
         check_versions()
     model = model_of(config, fetch=True)
     command = command_of(job, model, passed, key)
-    versions = {"spy-env": importlib.metadata.version("spy-env"), **installed_versions()}
-    job.prepare(
-        model, [word for flag in passed for word in (f"--{flag.flag}", *flag.values)], versions, shown(command), print
-    )
+    job.prepare(model, shown(command), print)
     print(plan(job), flush=True)
     return start(command)
 

@@ -79,6 +79,7 @@ class Rollout:
     max_new_tokens: int = 512
     temperature: float = 1.0  # the trainer divides its logits by the same; nothing else bends the distribution
     micro_batch_size: int | None = None  # samples whose log-probabilities are computed at a time; default: train's
+    max_tokens_per_gpu: int | None = None  # or their tokens, with --train.dynamic_batch_enable
     performing: StageSampling = field(default_factory=StageSampling)
     detection: StageSampling = field(default_factory=StageSampling)
     chat_template_kwargs: str = "{}"  # JSON for the chat template, such as {"enable_thinking": false}
@@ -103,6 +104,7 @@ class Train:
     num_episodes: int = 1  # passes over the prompt data set; each pass deals new games
     batch_size: int | None = None  # samples an optimizer step; default all of an iteration: one update
     micro_batch_size: int | None = None  # samples computed at a time on a GPU; default: 1
+    max_tokens_per_gpu: int | None = None  # or their tokens, with --train.dynamic_batch_enable
     max_epochs: int = 1  # passes over an iteration's samples
     seed: int = 42
     colocate_all: bool = False  # all models and engines on the same GPUs (hybrid engine)
@@ -253,7 +255,7 @@ def filled_in(config: Config) -> Config:
         ),
         eval=replace(
             evaluation,
-            steps=evaluation.steps or train.iterations,
+            steps=evaluation.steps or (train.iterations if evaluation.games else None),
             n_samples_per_prompt=evaluation.n_samples_per_prompt or config.game.players,
             temperature=temperature,
         ),

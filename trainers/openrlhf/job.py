@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from trainers.game_config import rules_of, start_curriculum
 from trainers.openrlhf.config import Config, filled_in
 from trainers.openrlhf.invitation import EVAL, TRAIN, Invitation, RunSettings, from_json, settings_row, to_json
 from trainers.openrlhf.launch import Places
+from trainers.openrlhf.versions import installed_versions
 from trainers.run_logs import LOGS
 from trainers.settings import refuse_changes
 
@@ -117,8 +117,8 @@ class Job:
         now = json.loads(json.dumps(self.config.without_secrets()))
         refuse_changes(FIXED, then["config"], now, str(self.folder))
 
-    def prepare(self, model: str, passed: Sequence[str], versions: dict[str, str], command: str, say: Say) -> None:
-        """Write everything that the trainer reads. Files appear whole.
+    def prepare(self, model: str, command: str, say: Say) -> None:
+        """Write everything that the trainer reads, and what it was; ``command`` holds no secret. Files appear whole.
 
         Raises:
             ValueError: the corpus can't be read, or the run can't begin or go on.
@@ -135,10 +135,9 @@ class Job:
         row = {
             "trainer": TRAINER,
             "config": self.config.without_secrets(),
-            "openrlhf": list(passed),
             "model": model,
-            "versions": versions,
             "command": command,
+            "versions": installed_versions(),
         }
         disk.write_whole(self.folder / CONFIG, json.dumps(row, indent=2) + "\n")
         self._clear_half_checkpoint(say)

@@ -17,9 +17,9 @@ NAMES = tuple(name for names in TRIED for name in names)
 
 
 def installed_versions() -> dict[str, str]:
-    """What is installed of the stack."""
+    """What is installed of the stack, and of this package."""
     found = {}
-    for name in NAMES:
+    for name in ("spy-env", *NAMES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
