@@ -67,6 +67,17 @@ class Corpus:
                     yield document
 
 
+def check_source(task: str, source: str | None, input_key: str) -> None:
+    """Whether a corpus can be read, as far as that can be told without a hub and without a download.
+
+    Raises:
+        ValueError: it isn't there, or its first document can't be read.
+    """
+    load_task(task)
+    if source and source != ABSTRACTS and (Path(source).exists() or source.count(":") != 3):
+        next(read_documents(source, input_key))
+
+
 def _times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 

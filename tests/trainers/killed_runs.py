@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import tiny_runs
 
 from trainers.embedded.config import Config
-from trainers.embedded.config_file import from_dict
 from trainers.embedded.display import Display
+from trainers.settings import from_dict
 
 DEADLINE = 120.0  # seconds for one training of a second or two
 MARKS = 80  # bytes

@@ -9,11 +9,11 @@ import tiny_world
 
 from spy_env import Stage
 from trainers.embedded.config import Config
-from trainers.embedded.config_file import from_dict
 from trainers.embedded.policy import Policy
 from trainers.encoder import Encoder
 from trainers.engines import Request, Sampling
 from trainers.samples import Sample
+from trainers.settings import from_dict
 
 PROMPTS = ("plum", "fig pear kiwi", "lime date plum fig pear date kiwi")
 ADVANTAGES = (1.0, -0.5, 0.3, -1.0, 0.7, -0.2, 0.4, -0.9)

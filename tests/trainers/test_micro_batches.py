@@ -13,10 +13,10 @@ pytest.importorskip("transformers", reason="samples are encoded with it")
 import policies
 
 from trainers.embedded.config import Config
-from trainers.embedded.config_file import from_dict
 from trainers.embedded.logprobs import fed, tree_of
 from trainers.embedded.micro_batches import padded_batches, tree_batches
 from trainers.prefix_tree import BUSY
+from trainers.settings import from_dict
 
 
 def some_pairs(rng: Random):

@@ -20,8 +20,8 @@ import tiny_world
 
 from trainers.disk import read_log
 from trainers.embedded import trackers
-from trainers.embedded.config_file import from_dict
 from trainers.embedded.display import Display
+from trainers.settings import from_dict
 
 KEY = "0123456789abcdef" * 2 + "01234567"
 WANDB = {"wandb": {"project": "spies", "group": "tests", "run_name": "tiny", "org": "us", "key": KEY}}

@@ -11,9 +11,9 @@ import tiny_world
 from rich.console import Console
 
 from trainers.embedded.config import Config
-from trainers.embedded.config_file import from_dict
 from trainers.embedded.display import Display
 from trainers.embedded.loop import Result, train
+from trainers.settings import from_dict
 
 HELD_OUT, TRAINED_ON, A_STEP = 2, 7, 3  # documents; six iterations begin the corpus again
 

@@ -21,10 +21,17 @@ from trainers.embedded.config import Config
 from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
 from trainers.run_logs import append_line, cut_after, games_file, step_named, write_games_anew
+from trainers.settings import refuse_changes
 
 VERSION = 2
 STATE, PROGRESS = "trainer_state.pt", "progress.json"
 _STEP = re.compile(r"step_\d+")
+FIXED = (  # what a resumed run must keep
+    *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
+    *("rollout.temperature", "rollout.max_new_tokens", "rollout.performing", "rollout.detection"),
+    *("rollout.chat_template_kwargs", "data.max_len", "data.max_samples"),
+    *("actor.model_name_or_path", "data.documents", "data.input_key", "eval.games", "opponents", "eval.opponent"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,38 +203,5 @@ def _state_of(folder: Path) -> dict[str, Any]:
 
 def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> None:
     """What baselines, averages and weights depend on must stay."""
-    fixed = [
-        ("game",),
-        ("rollout", "batch_size"),
-        ("rollout", "n_samples_per_prompt"),
-        ("ds", "lora"),
-        ("train", "seed"),
-    ]
-    fixed += [("rollout", name) for name in ("temperature", "max_new_tokens", "performing", "detection")]
-    fixed += [("rollout", "chat_template_kwargs"), ("data", "max_len"), ("data", "max_samples")]
-    fixed += [("actor", "model_name_or_path"), ("data", "documents"), ("data", "input_key"), ("eval", "games")]
-    fixed += [("opponents",), ("eval", "opponent")]
-    if "past" in then["opponents"].values():
-        fixed += [("ckpt", "save_steps")]  # which checkpoints are in the pool
-    for path in fixed:
-        old, new = then, now
-        for key in path:
-            old, new = old[key], new[key]
-        if old != new:
-            flag, old, new = _setting(".".join(path), old, new)
-            raise ValueError(
-                f"{where} was made with --{flag} {_said(old)}, and now it is {_said(new)}; resume with the same, or begin a new run "
-                "in another --ckpt.output_dir"
-            )
-
-
-def _said(value: Any) -> str:
-    return str(value) or "''"
-
-
-def _setting(flag: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """The first single setting in which two groups differ."""
-    while isinstance(old, dict):
-        name = next(name for name in {**old, **new} if old.get(name) != new.get(name))
-        flag, old, new = f"{flag}.{name}", old.get(name), new.get(name)
-    return flag, old, new
+    fixed = [*FIXED, "ckpt.save_steps"] if "past" in then["opponents"].values() else FIXED  # which are in the pool
+    refuse_changes(fixed, then, now, where)

@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
-from spy_env import load_task, read_documents
 from spy_env.viewer import game_text
-from trainers.corpus import ABSTRACTS
+from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
 from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
@@ -31,6 +30,7 @@ from trainers.embedded.sweep_runs import plan_lines, run_sweep
 from trainers.embedded.sweep_table import write_table
 from trainers.first_run import SMALL_MODEL, small_model
 from trainers.rollout import GamesFailedError
+from trainers.settings import taken
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = list(argv)
     dry_run = "--dry-run" in arguments
     arguments = [argument for argument in arguments if argument != "--dry-run"]
-    sweep_file, arguments = _taken(arguments, "--sweep", "a TOML or JSON file of settings and seeds")
+    sweep_file, arguments = taken(arguments, "--sweep", "a TOML or JSON file of settings and seeds")
     config = parse(arguments)
     console = Console()
     if sweep_file is not None:
@@ -90,24 +90,13 @@ def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
     return 1 if failed else 0
 
 
-def _taken(arguments: Sequence[str], flag: str, value: str) -> tuple[str | None, list[str]]:
-    """The value of a flag that isn't the config's, and the other arguments."""
-    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith(f"{flag}=") else [word])]
-    if flag not in words:
-        return None, words
-    at = words.index(flag)
-    if at + 1 == len(words):
-        raise ValueError(f"{flag} needs {value}")
-    return words[at + 1], words[:at] + words[at + 2 :]
-
-
 def parse(arguments: Sequence[str]) -> Config:
     """Defaults, then ``--config FILE``, then the other flags.
 
     Raises:
         ValueError: the file can't be read, or a value can't be used.
     """
-    file, arguments = _taken(arguments, "--config", "a file, or the shipped 'first_run'")
+    file, arguments = taken(arguments, "--config", "a file, or the shipped 'first_run'")
     default = Config() if file is None else read_config(file)
     return tyro.cli(
         Config,
@@ -145,10 +134,7 @@ def _plan(config: Config) -> str:
     Raises:
         ValueError: one of them isn't there or can't be read.
     """
-    load_task(config.game.task)
-    source = config.data.documents
-    if source and source != ABSTRACTS and (Path(source).exists() or source.count(":") != 3):
-        next(read_documents(source, config.data.input_key))
+    check_source(config.game.task, config.data.documents, config.data.input_key)
     games, players = config.games_per_iteration, config.game.players
     opponents = "".join(f", {role} played by {player}" for role, player in config.opponent_of.items())
     return (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainers.embedded.lineup import check_fixed, check_opponents
+from trainers.settings import check_least, value_at
 
 if TYPE_CHECKING:
     from trainers.embedded.config import Config
@@ -43,12 +44,9 @@ def check_values(config: Config) -> None:
     Raises:
         ValueError: with the flag, its value, and the way out.
     """
-    for least, flags in AT_LEAST.items():
-        for flag in flags:
-            if (value := _value(config, flag)) is not None and value < least:
-                raise ValueError(f"--{flag} is {value}; it must be at least {least}")
+    check_least(config, AT_LEAST)
     for flag, known in ONE_OF.items():
-        if (value := _value(config, flag)) not in known:
+        if (value := value_at(config, flag)) not in known:
             raise ValueError(f"--{flag} is {value!r}; choose one of {list(known)}")
 
 
@@ -66,13 +64,6 @@ def check_together(config: Config) -> None:
         check_opponents(config.opponent_of, config.game.voters, config.game.schedule)
     if config.eval.opponent:
         check_fixed(config.eval.opponent, config.eval.games)
-
-
-def _value(config: Config, flag: str) -> Any:
-    value: Any = config
-    for name in flag.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _check_samples(config: Config) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import tomllib
-import typing
 from pathlib import Path
-from typing import Any
 
 from trainers.embedded.config import Config
+from trainers.settings import from_dict, read_settings
 
 
 def read_config(path: str) -> Config:
@@ -22,39 +18,5 @@ def read_config(path: str) -> Config:
     file = Path(path) if Path(path).is_file() else shipped.get(path, Path(path))
     if not file.is_file():
         raise ValueError(f"no config at {path!r}; give a .toml or .json file, or the shipped 'first_run'")
-    try:
-        text = file.read_text(encoding="utf-8")
-        row = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{file}: {error}") from error
+    row = read_settings(file)
     return from_dict(Config, row["config"] if isinstance(row, dict) and "config" in row else row, str(file))
-
-
-def from_dict(kind: Any, row: Any, where: str) -> Any:
-    """A nested dataclass from nested dicts, as a file holds them."""
-    if not isinstance(row, dict):
-        raise ValueError(f"{where} is {row!r}; give a group of settings")
-    types = typing.get_type_hints(kind)
-    if unknown := set(row) - set(types):
-        raise ValueError(f"{where}: unknown {sorted(unknown)}; {kind.__name__} knows {sorted(types)}")
-    values = {}
-    for name, value in row.items():
-        if dataclasses.is_dataclass(types[name]):
-            values[name] = from_dict(types[name], value, f"{where}: {name}")
-        else:
-            values[name] = tuple(value) if isinstance(value, list) else value
-            if not _fits(values[name], types[name]):
-                raise ValueError(f"{where}: {name} is {value!r}; it takes {kind.__annotations__[name]}")
-    return kind(**values)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated kind; whole numbers are floats too."""
-    options = typing.get_args(kind)
-    if typing.get_origin(kind) is tuple:
-        return isinstance(value, tuple) and len(value) == len(options) and all(map(_fits, value, options))
-    if options:
-        return any(_fits(value, option) for option in options)
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from trainers.embedded.config import Config
-from trainers.embedded.config_file import from_dict, read_config
+from trainers.embedded.config_file import read_config
+from trainers.settings import from_dict
 
 KEYS = ("seeds", "settings", "measures", "metrics", "last")
 METRICS = ("game/accuracy", "game/readable", "completions/mean_length", "kl")  # in the table, unless others are named

