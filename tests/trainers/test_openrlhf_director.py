@@ -163,6 +163,23 @@ def test_evaluations_move_neither_count_nor_baselines(run, tmp_path):
     assert line["detection accuracy"] == 1.0
 
 
+def test_every_evaluation_is_one_point_of_the_curves(run, tmp_path):
+    director = Director(run)
+    for votes in (RIGHT, WRONG):
+        for seed in "01":
+            director.evaluated(seed, [voted(votes, f"7/eval/{seed}/0")])
+        play(director, 1)
+    points = read_log(tmp_path / "run/evaluations.jsonl")
+    assert [(line["step"], line["detection accuracy"]) for line in points] == [(0, 1.0), (1, 0.0)]
+
+
+def test_an_iteration_is_timed_from_its_first_row(run, tmp_path, monkeypatch):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr("trainers.openrlhf.director.time.monotonic", lambda: next(clock))
+    play(Director(run), 2)  # the director's start reads the clock once, each iteration twice
+    assert [line["play_s"] for line in read_log(tmp_path / "run/timings.jsonl")] == [10, 10]
+
+
 def test_a_run_resumes_at_the_step_that_the_checkpoint_names_and_cuts_what_came_later(run, tmp_path):
     director = Director(run)
     games = play(director, 4, WRONG)

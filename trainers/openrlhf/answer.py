@@ -16,15 +16,15 @@ def answer_of(played: Played, place: Place, advantage: float, rules: RewardRules
     """A seat's reply as OpenRLHF takes it.
 
     ``reward`` is the finished advantage, which the estimator ``dr_grpo`` hands on unchanged; ``scores`` is the reward that
-    the game pays. Of a reply that isn't trained only the last token counts as an action, since a sample without any makes
-    OpenRLHF's metrics NaN; its advantage is 0.
+    the game pays. Of a reply that isn't trained, whose advantage is 0, only the last token counts as an action: a sample
+    without any makes OpenRLHF's metrics NaN.
     """
     reply = played.replies[place.stage][place.seat]
     tokens = [*reply.prompt_ids, *reply.ids]
     begin = len(reply.prompt_ids) if place.trained else len(tokens) - 1
     earned = reward_of(played.game, place, rules)
     return {
-        "reward": advantage if place.trained else 0.0,
+        "reward": advantage,
         "scores": earned,
         "observation_tokens": tokens,
         "action_ranges": [(begin, len(tokens))],

@@ -38,10 +38,12 @@ def deal_games(invitation: Invitation, iteration: int, stage: Stage | None, room
         where = str(iteration)
         if stage is Stage.DETECTION and rules.voters == "referees":
             rules, count = replace(rules, referees=invitation.samples), 1
-    return [
-        deal_to_fit(invitation.document, run.task, rules, f"{run.seed}/{where}/{invitation.seed}/{i}", stage, room)
-        for i in range(count)
-    ]
+    games: list[Game] = []
+    for i in range(count):
+        seed = f"{run.seed}/{where}/{invitation.seed}/{i}"
+        games.append(deal_to_fit(invitation.document, run.task, rules, seed, stage, room))
+        rules = replace(rules, document_words=games[-1].rules.document_words)  # so that the next needn't look for it
+    return games
 
 
 def places_of(games: Sequence[Game], stage: Stage | None, calls: int) -> list[Place]:
