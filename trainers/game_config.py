@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,3 +125,17 @@ def template_options(said: str) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise ValueError(f"--rollout.chat_template_kwargs is {said!r}; give a JSON object")
     return options
+
+
+def check_room(max_len: int, players: int, sampling: Mapping[Stage, Sampling]) -> None:
+    """A vote's prompt holds all performances, at worst each of full length, and no prompt is ever cut.
+
+    Raises:
+        ValueError: replies alone take all the room there is.
+    """
+    performance, vote = (sampling[stage].max_new_tokens for stage in (Stage.PERFORMING, Stage.DETECTION))
+    if (ballot := players * performance) + vote >= max_len:
+        raise ValueError(
+            f"--data.max_len is {max_len}, and a ballot of {players} performances may take {ballot} tokens and a vote {vote}, "
+            "which leaves nothing for the document; raise it, or lower --rollout.performing.max_new_tokens"
+        )

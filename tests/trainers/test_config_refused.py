@@ -53,7 +53,7 @@ def plain(text):
         ({"data": Data(max_samples=-1)}, "--data.max_samples is -1"),
         (
             {"data": Data(max_len=512)},
-            "--data.max_len is 512 for prompt and reply, and replies alone may have 512 tokens",
+            "--data.max_len is 512, and a ballot of 5 performances may take 2560 tokens and a vote 512, which leaves nothing",
         ),
         ({"eval": Eval(games=-1)}, "--eval.games is -1"),
         ({"eval": Eval(games=4, steps=-5)}, "--eval.steps is -5"),

@@ -83,6 +83,7 @@ def test_samples_that_add_nothing_never_begin_a_batch():
 @pytest.mark.parametrize("prompt", [1000, 2500, 4000])
 def test_a_game_is_one_batch_where_the_budget_is_the_default(prompt):
     """Five players, long replies, within the default --data.max_len or a longer one."""
-    budget = from_dict(Config, {"data": {"max_len": prompt + 201}}, "test").tokens_at_a_time
+    said = {"data": {"max_len": prompt + 201}, "rollout": {"max_new_tokens": 200, "performing": {"max_new_tokens": 50}}}
+    budget = from_dict(Config, said, "test").tokens_at_a_time
     pairs = [(policies.sample(i, prompt_ids=(1,) * prompt, ids=(i, *[7] * 199)), 0.0) for i in range(5)]
     assert len(tree_batches(pairs, budget)) == 1

@@ -54,7 +54,10 @@ def test_a_config_of_spyrl_train_moves_here_unchanged(tmp_path):
 
 
 def test_a_run_of_ours_is_read_back_as_it_was(tmp_path):
-    config = parsed("--rollout.micro_batch_size", "2", "--rollout.batch_size", "16", "--game.cycle", "2", "1")
+    micro = DEFAULTS_OF_SPYRL_TRAIN["rollout.micro_batch_size"]  # here it was meant
+    config = parsed(
+        *("--rollout.micro_batch_size", str(micro), "--rollout.batch_size", str(micro), "--game.cycle", "2", "1")
+    )
     row = {"trainer": "openrlhf", "config": config.without_secrets()}
     assert read_config(written(tmp_path, row)) == config
 
@@ -115,7 +118,10 @@ def test_what_follows_from_other_settings_is_filled_in():
         ("--game.shuffle_advantages", "which is then no longer 0; run this control with spyrl train"),
         ("--rollout.temperature 0.005", "--rollout.temperature is 0.005; give a positive one"),
         ("--eval.games 1 --eval.temperature 0", "--eval.temperature is 0.0; give a positive one"),
-        ("--data.max_len 512", "--data.max_len is 512 for prompt and reply"),
+        (
+            "--data.max_len 3072",
+            "--data.max_len is 3072, and a ballot of 5 performances may take 2560 tokens and a vote 512",
+        ),
         ("--train.iterations 10 --train.num_episodes 3", "10, no multiple of --train.num_episodes 3"),
         ("--actor.num_gpus_per_node 3", "= 40 samples an iteration, no multiple of the 3 processes"),
         ("--actor.num_gpus_per_node 4 --ds.ring_attn_size 3", "is 4, no multiple of --ds.ring_attn_size"),
@@ -133,8 +139,8 @@ def test_what_follows_from_other_settings_is_filled_in():
             "--rollout.micro_batch_size is 4, and each of 4 processes gets 10 of the 40 samples of an iteration",
         ),
         ("--eval.steps 5", "--eval.steps is 5, and no games are held out"),
-        ("--train.async_enable --eval.games 2", "never after the last iteration; give --eval.steps below 100"),
-        ("--train.async_enable --eval.games 2 --eval.steps 100", "give --eval.steps below 100"),
+        ("--train.async_enable --eval.games 2", "never the last weights; give --eval.steps of at most 98"),
+        ("--train.async_enable --eval.games 2 --eval.steps 99", "give --eval.steps of at most 98"),
         ("--train.colocate_all --vllm.num_engines 2", "all 1 GPUs of the actor, and 2 engines"),
         ("--train.colocate_all --vllm.tensor_parallel_size 2", "0 engines x --vllm.tensor_parallel_size 2 don't fill"),
         ("--train.colocate_all --ref.num_gpus_per_node 2", "--ref.num_gpus_per_node 2 out"),

@@ -57,7 +57,7 @@ def test_openrlhf_takes_what_a_recipe_prints(tmp_path, recipe, model, players, n
     assert (args.rollout.batch_size, args.rollout.n_samples_per_prompt) == (documents, samples)
     assert args.train.batch_size == documents * samples  # one update a step
     assert args.vllm.num_engines * args.vllm.tensor_parallel_size == 8 * int(nodes)
-    assert (args.data.max_len, args.rollout.max_new_tokens) == (16384, 4096)
+    assert (args.data.max_len, args.rollout.max_new_tokens) == (24576, 4096)
     assert (args.algo.kl.init_coef, args.algo.kl.estimator, args.algo.kl.use_loss) == (0.001, "k3", True)
     assert (args.actor.adam.lr, args.actor.lr_scheduler) == (1e-6, "constant")
     assert args.algo.advantage.is_correction_level == "token"

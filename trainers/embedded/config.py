@@ -112,7 +112,7 @@ class Data:
         None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
     )
     input_key: str = "text"  # the field of a JSONL row that holds the text
-    max_len: int = 2048  # prompt + reply in tokens; documents are shortened to fit
+    max_len: int = 4096  # prompt + reply in tokens; documents are shortened to fit
     max_samples: int | None = None  # use only the first documents
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainers.embedded.lineup import check_fixed, check_opponents
+from trainers.game_config import check_room
 from trainers.settings import check_least, value_at
 
 if TYPE_CHECKING:
@@ -73,12 +74,7 @@ def _check_samples(config: Config) -> None:
             f"--rollout.n_samples_per_prompt is {samples}, no multiple of --game.players {players}: "
             f"each sample is a seat, so give {players}, {2 * players}, ..."
         )
-    longest = max(sampling.max_new_tokens for sampling in config.sampling.values())
-    if config.data.max_len <= longest:
-        raise ValueError(
-            f"--data.max_len is {config.data.max_len} for prompt and reply, and replies alone may have {longest} tokens; "
-            "raise it or lower --rollout.max_new_tokens"
-        )
+    check_room(config.data.max_len, players, config.sampling)
 
 
 def _check_engine(config: Config) -> None:

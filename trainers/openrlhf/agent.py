@@ -11,13 +11,19 @@ from openrlhf.utils.agent import AgentExecutorBase
 
 from trainers.openrlhf.director_actor import JobDirector
 from trainers.openrlhf.host import Host
+from trainers.openrlhf.versions import check_versions
 
 
 class AgentExecutor(AgentExecutorBase):
     """Plays "Who is the spy?" with the calls of a prompt as players or voters."""
 
     def __init__(self) -> None:
-        """One for each vLLM engine, in the engine's own process."""
+        """One for each vLLM engine, in the engine's own process.
+
+        Raises:
+            ValueError: the stack isn't installed here as it was tried.
+        """
+        check_versions()
         self._host = Host(JobDirector.of_this_job)
 
     async def execute(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainers.game_config import check_room
 from trainers.settings import check_least
 
 if TYPE_CHECKING:
@@ -77,14 +78,13 @@ def check_together(config: Config) -> None:
     _check_engines(config)
     if config.eval.steps and not config.eval.games:
         raise ValueError(f"--eval.steps is {config.eval.steps}, and no games are held out; give --eval.games")
-    if (
-        config.train.async_enable
-        and config.eval.games
-        and (config.eval.steps or config.train.iterations) >= (config.train.iterations)
-    ):
+    latest = (
+        config.train.iterations - 2
+    )  # with OpenRLHF's queue of one iteration, the generator knows of no later weights
+    if config.train.async_enable and config.eval.games and (config.eval.steps or config.train.iterations) > latest:
         raise ValueError(
-            "--train.async_enable evaluates in the middle of training alone, never after the last iteration; give "
-            f"--eval.steps below {config.train.iterations}, or leave --eval.games out"
+            "--train.async_enable evaluates between iterations that are generated, never the last weights; give --eval.steps "
+            f"of at most {latest}, or leave --eval.games out"
         )
 
 
@@ -95,12 +95,7 @@ def _check_samples(config: Config) -> None:
             f"--rollout.n_samples_per_prompt is {samples}, no multiple of --game.players {players}: "
             f"each sample is a seat, so give {players}, {2 * players}, ..."
         )
-    longest = max(sampling.max_new_tokens for sampling in config.sampling.values())
-    if config.data.max_len <= longest:
-        raise ValueError(
-            f"--data.max_len is {config.data.max_len} for prompt and reply, and replies alone may have {longest} tokens; "
-            "raise it or lower --rollout.max_new_tokens"
-        )
+    check_room(config.data.max_len, players, config.sampling)
 
 
 def _check_rows(config: Config) -> None:

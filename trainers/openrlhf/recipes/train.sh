@@ -18,11 +18,13 @@ esac
 
 # Qwen3-8B doesn't think: the published scores of the untrained models are those without thinking, and 4,096 tokens are too
 # few to think in. (Qwen3-4B-Instruct-2507 never thinks; its chat template doesn't know the switch.)
+# Published are replies of 4,096 tokens within 16,384, and vote prompts that turn out longer are cut. Here no prompt is ever
+# cut, so there is room for a ballot of performances of 2,048 tokens each; a document then has some 9,800 tokens (5 players).
 published=(
     --game.task "$TASK" --game.players "$PLAYERS" --data.documents "$DOCUMENTS"
     --actor.model_name_or_path "$MODEL" --rollout.chat_template_kwargs '{"enable_thinking": false}'
     --rollout.batch_size $batch --rollout.n_samples_per_prompt $samples
-    --data.max_len 16384 --rollout.max_new_tokens 4096 --rollout.temperature 1
+    --data.max_len 24576 --rollout.max_new_tokens 4096 --rollout.performing.max_new_tokens 2048 --rollout.temperature 1
     --train.iterations 100 --actor.adam.lr 1e-6 --actor.eps_clip 0.2 --algo.kl.init_coef 0.001
     --actor.gradient_checkpointing_enable --vllm.gpu_memory_utilization 0.45
     --eval.games 32 --eval.steps 10 --ckpt.output_dir "outputs/$TASK"
@@ -36,6 +38,6 @@ on_gpus=(
     --actor.num_nodes "$NODES" --actor.num_gpus_per_node "$GPUS"
     --train.colocate_all --vllm.enable_sleep --ds.enable_sleep
     --ds.zero_stage 3 --ref.offload --ds.packing_samples
-    --train.dynamic_batch_enable --train.max_tokens_per_gpu 16384 --rollout.max_tokens_per_gpu 32768
+    --train.dynamic_batch_enable --train.max_tokens_per_gpu 24576 --rollout.max_tokens_per_gpu 49152
 )
 exec spyrl openrlhf "${published[@]}" "${on_gpus[@]}" "$@"
