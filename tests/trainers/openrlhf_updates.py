@@ -53,35 +53,19 @@ class PlainStrategy:
         return False
 
 
-class Recorded(nn.Module):
-    """The trainer's loss function, and what each call of it was given."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss, self.calls = loss, []
-
-    def forward(self, *given: Any, **named: Any) -> Any:
-        self.calls.append((given, named))
-        return self.loss(*given, **named)
-
-
-def trainer_over(logprobs_NA: Tensor, args: Any, micro_batch: int) -> ActorPPOTrainer:
+def trainer_of(policy: nn.Module, args: Any, samples: int, micro_batch: int) -> ActorPPOTrainer:
     """The package's trainer of the actor, whose step is all samples at once, in micro-batches."""
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    strategy = PlainStrategy(args, -(-len(logprobs_NA) // micro_batch))
-    scheduler = SimpleNamespace(get_last_lr=lambda: [0.0])
-    trainer = ActorPPOTrainer(
-        strategy,
-        KnownLogprobs(logprobs_NA),
+    return ActorPPOTrainer(
+        PlainStrategy(args, samples // micro_batch),
+        policy,
         None,
         None,
-        scheduler,
+        SimpleNamespace(get_last_lr=lambda: [0.0]),
         micro_train_batch_size=micro_batch,
         dataloader_pin_memory=False,
     )
-    trainer.actor_loss_fn = Recorded(trainer.actor_loss_fn)
-    return trainer
 
 
 def experience_of(rows: int, **steps: Tensor) -> Experience:

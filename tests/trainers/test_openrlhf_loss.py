@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="tensors are its")
 pytest.importorskip("openrlhf", reason="its loss is compared")
 
 from openrlhf_arguments import arguments
-from openrlhf_updates import experience_of, trainer_over
+from openrlhf_updates import KnownLogprobs, experience_of, trainer_of
 
 from trainers.embedded.loss import LossRules, Whole, aggregate, k3, loss_of, policy_objective
 
@@ -60,7 +60,8 @@ def ours(current_BT, old_BT, reference_BT, advantages_B, mask_BT, rules):
 
 def theirs(current_BT, old_BT, reference_BT, advantages_B, mask_BT, micro_batch, *flags, sampled_BT=None):
     """OpenRLHF's loss and gradient, added up over its micro-batches; and what it logs."""
-    trainer = trainer_over(current_BT.float(), arguments(*FLAGS, *flags), micro_batch)
+    policy = KnownLogprobs(current_BT.float())
+    trainer = trainer_of(policy, arguments(*FLAGS, *flags), len(mask_BT), micro_batch)
     trainer.replay_buffer.append(
         experience_of(
             len(mask_BT),
@@ -72,7 +73,7 @@ def theirs(current_BT, old_BT, reference_BT, advantages_B, mask_BT, micro_batch,
         )
     )
     logged = trainer.ppo_train(KL_COEF)
-    return trainer.strategy.loss, trainer.actor.logprobs_NA.grad.double(), logged
+    return trainer.strategy.loss, policy.logprobs_NA.grad.double(), logged
 
 
 def assert_near(actual_BT, expected_BT):
