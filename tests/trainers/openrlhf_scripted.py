@@ -6,48 +6,25 @@ Every reply ends in ids of its own, by which its sample is known wherever it tur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import tiny_world
+from called_engines import LocalDirection
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor, _load_agent_executor
 from vllm import SamplingParams
 from vllm.logprobs import Logprob
 from vllm.outputs import CompletionOutput, RequestOutput
 
 import trainers.openrlhf
-from spy_env import Game
-from trainers.openrlhf.director import Assigned, Director
 from trainers.openrlhf.host import Host
 from trainers.openrlhf.invitation import Invitation, RunSettings, to_json
-from trainers.samples import Sample
 
 AGENT = Path(trainers.openrlhf.__file__).with_name("agent.py")
 PERFORMANCE, VOTE = 40, 30  # tokens at most, by which the script knows what it is asked for
 TAIL = 12  # ids at the end of a reply that no other reply ends in
-ENGINE = "the only engine"
 Rollout = RolloutRayActor.__ray_metadata__.modified_class  # the class that OpenRLHF makes an actor of
-
-
-class DirectionHere:
-    """The director in the same process."""
-
-    def __init__(self, director: Director) -> None:
-        self.director = director
-
-    async def begin(self, seed: str) -> Assigned:
-        return self.director.begin(seed, ENGINE)
-
-    async def finish(self, seed: str, games: Sequence[Game], samples: Sequence[Sample]) -> None:
-        self.director.finish(seed, ENGINE, games, samples)
-
-    async def give_up(self, seed: str) -> None:
-        self.director.give_up(seed, ENGINE)
-
-    async def evaluated(self, seed: str, games: Sequence[Game]) -> None:
-        self.director.evaluated(seed, games)
 
 
 class ScriptedRollout(Rollout):
@@ -57,10 +34,10 @@ class ScriptedRollout(Rollout):
 
     def __init__(self, run: RunSettings, seed: int = 0) -> None:
         self.executor = _load_agent_executor(str(AGENT))
-        self.director = Director(run)
+        self.direction = LocalDirection(run)
 
-        async def direction_of(_: RunSettings) -> DirectionHere:
-            return DirectionHere(self.director)
+        async def direction_of(_: RunSettings) -> LocalDirection:
+            return self.direction
 
         self.executor._host = Host(direction_of)  # the executor's own asks Ray for the director
         self.tokenizer = tiny_world.tokenizer()

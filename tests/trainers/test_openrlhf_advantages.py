@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="tensors are its")
 pytest.importorskip("openrlhf", reason="the samples go its way")
 
+import called_engines
 import openrlhf_scripted
 import ray
 import tiny_world
@@ -25,10 +26,10 @@ from openrlhf_arguments import arguments
 from openrlhf_scripted import TAIL, ScriptedRollout
 from openrlhf_updates import trainer_of
 
-from spy_env import RewardRules, Rules, Stage, read_games
+from spy_env import RewardRules, Stage, read_games
 from trainers.curriculum import Curriculum, Schedule
 from trainers.engines import Sampling
-from trainers.openrlhf.invitation import TRAIN, Invitation, RunSettings
+from trainers.openrlhf.invitation import TRAIN, Invitation
 from trainers.run_logs import games_file
 
 pytestmark = pytest.mark.openrlhf
@@ -49,26 +50,17 @@ TOLD = [
 
 
 def run_settings(folder, samples, voters):
-    schedule = Schedule(kind="cycle", cycle=(1, 1))
-    return RunSettings(
-        folder=str(folder),
-        checkpoints=str(folder / "checkpoints"),
-        resume=False,
-        task=tiny_world.TASK,
-        rules=Rules(players=PLAYERS[samples], voters=voters, referees=3, mask_fraction=0.2),
-        start=Curriculum.start(schedule, REWARDS, alpha=0.5),
+    return called_engines.settings(
+        folder,
+        game={"players": PLAYERS[samples], "voters": voters, "referees": 3},
+        start=Curriculum.start(Schedule(kind="cycle", cycle=(1, 1)), REWARDS, alpha=0.5),
         sampling={
             Stage.PERFORMING: Sampling(openrlhf_scripted.PERFORMANCE),
             Stage.DETECTION: Sampling(openrlhf_scripted.VOTE),
         },
-        template_options={},
         max_len=MAX_LEN,
         batch_size=len(ROWS),
         samples=samples,
-        eval_rows=0,
-        eval_samples=samples,
-        seed=7,
-        deadline_s=20.0,
     )
 
 
@@ -78,7 +70,7 @@ def iterations(folder, samples, voters):
     rollout = ScriptedRollout(run)
     documents = iter(tiny_world.documents(ITERATIONS * len(ROWS)))
     for step in range(1, ITERATIONS + 1):
-        curriculum = rollout.director.curriculum
+        curriculum = rollout.direction.director.curriculum
         rows = [
             rollout.play(Invitation(next(documents), f"{step}/{name}", TRAIN, run), votes)
             for name, votes in ROWS.items()
