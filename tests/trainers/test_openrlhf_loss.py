@@ -13,19 +13,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="tensors are its")
 pytest.importorskip("openrlhf", reason="its loss is compared")
 
-from openrlhf_arguments import arguments
+from openrlhf_parser import Read, told
 from openrlhf_updates import KnownLogprobs, experience_of, trainer_of
 
 from trainers.embedded.loss import LossRules, Whole, aggregate, k3, loss_of, policy_objective
 
 pytestmark = pytest.mark.openrlhf
 
-FLAGS = [
-    *("--actor.model_name_or_path", "m", "--data.prompt_dataset", "d", "--train.agent_func_path", "agent.py"),
-    *("--actor.num_gpus_per_node", "1", "--rollout.n_samples_per_prompt", "4"),
-    *("--algo.advantage.estimator", "dr_grpo", "--algo.kl.use_loss", "--algo.kl.estimator", "k3"),
-    *("--algo.advantage.is_correction_level", "token"),
-]
 KL_COEF = 0.3  # far from 0.001, so that the KL's part is seen
 NEAR = 1e-5  # relative; OpenRLHF computes in float32
 LENGTHS = {
@@ -61,7 +55,7 @@ def ours(current_BT, old_BT, reference_BT, advantages_B, mask_BT, rules):
 def theirs(current_BT, old_BT, reference_BT, advantages_B, mask_BT, micro_batch, *flags, sampled_BT=None):
     """OpenRLHF's loss and gradient, added up over its micro-batches; and what it logs."""
     policy = KnownLogprobs(current_BT.float())
-    trainer = trainer_of(policy, arguments(*FLAGS, *flags), len(mask_BT), micro_batch)
+    trainer = trainer_of(policy, Read(told(*flags)).args, len(mask_BT), micro_batch)
     trainer.replay_buffer.append(
         experience_of(
             len(mask_BT),
