@@ -2,7 +2,7 @@
 
 All of OpenRLHF's way there is its own: from the executor's answers to experiences, advantages, replay buffer, micro-batches.
 """
-# ruff: noqa: E402 - the imports below need what importorskip asks for
+# ruff: noqa: E402 - the imports below need what importorskip asks for, and the bridge
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tensors are its")
 pytest.importorskip("openrlhf", reason="the samples go its way")
+
+import openrlhf_without_gpu
+
+openrlhf_without_gpu.install()
 
 import called_engines
 import openrlhf_scripted

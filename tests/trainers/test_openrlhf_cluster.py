@@ -2,6 +2,7 @@
 
 Run with ``-m openrlhf``; the engines are vLLM's on a random model, and only their ``generate`` is made to misbehave.
 """
+# ruff: noqa: E402 - the imports below need what importorskip asks for, and the bridge
 
 from __future__ import annotations
 
@@ -18,8 +19,13 @@ import pytest
 
 pytest.importorskip("openrlhf", reason="its engines play")
 
+import openrlhf_without_gpu
+
+openrlhf_without_gpu.install()
+
 import openrlhf_cluster
 import ray
+import tiny_world
 from called_engines import invitations
 from openrlhf_cluster import director, directors, dispatched, settings
 from troubled_agent import ASKED, TROUBLE
@@ -107,6 +113,21 @@ def assert_played(run, rows, step=1):
     assert closed(run) == [*range(1, step + 1)]
 
 
+def assert_returned(run, results):
+    """The votes in the records are the samples that the trainer got, row by row."""
+    recorded = Counter(
+        (game.seed.split("/")[2], reply.text) for game in games(run) for reply in game.replies[Stage.DETECTION].values()
+    )
+    returned = Counter((json.loads(sample["prompt"])["seed"], said(sample)) for row in results for sample in row)
+    assert recorded == returned
+
+
+def said(sample):
+    """The text of a sample's reply, found by where its log-probabilities begin."""
+    begin = next(i for i, logprob in enumerate(sample["rollout_log_probs"]) if logprob)
+    return tiny_world.tokenizer().decode(sample["observation_tokens"][begin:], skip_special_tokens=True)
+
+
 def until(happened):
     """Wait for something that another process does."""
     ends = time.monotonic() + SOON
@@ -121,19 +142,7 @@ def test_rows_with_the_same_document_play_their_own_games_on_one_engine_and_on_t
     rows = [first, *(replace(row, document=first.document) for row in others)]
     results = answers(*(dispatched(engines[i // 3], row) for i, row in enumerate(rows)))
     assert_played(run, rows)
-    texts = Counter(
-        (game.seed.split("/")[2], reply.text) for game in games(run) for reply in game.replies[Stage.DETECTION].values()
-    )
-    returned = Counter((json.loads(sample["prompt"])["seed"], said(sample)) for row in results for sample in row)
-    assert texts == returned
-
-
-def said(sample):
-    """The text of a sample's reply, found by where its log-probabilities begin."""
-    begin = next(i for i, logprob in enumerate(sample["rollout_log_probs"]) if logprob)
-    return openrlhf_cluster.tiny_world.tokenizer().decode(
-        sample["observation_tokens"][begin:], skip_special_tokens=True
-    )
+    assert_returned(run, results)
 
 
 def test_a_row_that_comes_twice_is_refused_once_and_counted_once(engines, tmp_path):
@@ -160,8 +169,9 @@ def test_a_game_whose_engine_raises_once_is_played_again_from_the_same_deal(engi
     run = settings(tmp_path)
     rows = invitations(run, 2)
     trouble(run, **{"0": {"raises": [2, 3]}})
-    answers(*(dispatched(engine, row) for engine, row in zip(engines, rows, strict=True)))
+    results = answers(*(dispatched(engine, row) for engine, row in zip(engines, rows, strict=True)))
     assert_played(run, rows)
+    assert_returned(run, results)
     assert asked(run) == {"0": 12, "1": 8}
     performing = [line["ids"] for line in read_log(tmp_path / ASKED) if line["row"] == "0"][:8]
     assert sorted(performing[:4]) == sorted(performing[4:])
@@ -277,14 +287,15 @@ def test_rows_of_an_engine_that_dies_are_played_elsewhere_and_counted_once(engin
     here, there = (
         [dispatched(engine, row) for row in some] for engine, some in zip(engines, (rows[:2], rows[2:]), strict=True)
     )
-    answers(here[0])
+    (first,) = answers(here[0])
     until(lambda: asked(run)["2"] == asked(run)["3"] == 8)
     ray.kill(engines[1])
     for row in there:
         assert isinstance(failure(row), ray.exceptions.RayActorError)
     trouble(run)
-    answers(*(dispatched(engines[0], row) for row in rows[2:]), here[1])
+    results = answers(here[1], *(dispatched(engines[0], row) for row in rows[2:]))
     assert_played(run, rows)
+    assert_returned(run, [first, *results])
     assert asked(run) == {"0": 8, "1": 8, "2": 16, "3": 16}
     rows = invitations(run, 8)[4:]
     answers(*(dispatched(engines[0], row) for row in rows))

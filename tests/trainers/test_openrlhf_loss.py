@@ -2,7 +2,7 @@
 
 Run with ``-m openrlhf`` in an environment of its own; ``tests/environments/openrlhf.txt`` says which.
 """
-# ruff: noqa: E402 - the imports below need what importorskip asks for
+# ruff: noqa: E402 - the imports below need what importorskip asks for, and the bridge
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tensors are its")
 pytest.importorskip("openrlhf", reason="its loss is compared")
+
+import openrlhf_without_gpu
+
+openrlhf_without_gpu.install()
 
 from openrlhf_parser import Read, told
 from openrlhf_updates import KnownLogprobs, experience_of, trainer_of
