@@ -140,7 +140,8 @@ def test_rows_with_the_same_document_play_their_own_games_on_one_engine_and_on_t
     run = settings(tmp_path, batch_size=4)
     first, *others = invitations(run, 4)
     rows = [first, *(replace(row, document=first.document) for row in others)]
-    results = answers(*(dispatched(engines[i // 3], row) for i, row in enumerate(rows)))
+    in_turns = [dispatched(engines[0], row, calls=1) for _ in range(run.samples) for row in rows[:2]]
+    results = answers(*in_turns, *(dispatched(engine, row) for engine, row in zip(engines, rows[2:], strict=True)))
     assert_played(run, rows)
     assert_returned(run, results)
 
