@@ -31,7 +31,7 @@ SAMPLING = {Stage.PERFORMING: Sampling(6), Stage.DETECTION: Sampling(3, prefill=
 @contextmanager
 def cluster() -> Iterator[str]:
     """A cluster of its own; gives its address."""
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a socket's path has few characters
+    folder = tempfile.mkdtemp(prefix="ray")  # short, as a socket's path has few characters
     try:
         yield ray.init(**ROOM, _temp_dir=folder).address_info["address"]
     finally:
