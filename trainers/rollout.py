@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from spy_env import Game, RawReply, Seat, Stage, observe
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
@@ -23,6 +24,10 @@ class GamesFailedError(RuntimeError):
         named = "; ".join(f"game {game.seed}: {reason}" for game, reason in failures[:3])
         more = f"; and {len(failures) - 3} more" if len(failures) > 3 else ""
         super().__init__(f"{len(failures)} game(s) could not be played in {1 + RETRIES} tries: {named}{more}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it comes whole through a process boundary; an exception is otherwise made anew from its message."""
+        return type(self), (self.failures,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,3 +55,13 @@ def arguments_in(shown: str) -> list[str]:
     lines = [line for line in shown.splitlines() if not line.startswith("#")]
     words = shlex.split("\n".join(lines).replace("\\\n", " "))
     return words[words.index(MODULE) + 1 :]
+
+
+def told(*flags: str) -> list[str]:
+    """OpenRLHF's arguments as ``spyrl openrlhf`` makes them from its flags, for one GPU."""
+    from trainers.openrlhf.command import parse
+    from trainers.openrlhf.job import Job
+    from trainers.openrlhf.launch import openrlhf_arguments
+
+    config, passed = parse(["--ckpt.output_dir", "run", "--actor.num_gpus_per_node", "1", *flags])
+    return openrlhf_arguments(config, Job.of(config).places("model"), passed, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Sequence
 
@@ -92,6 +93,13 @@ def test_a_game_is_given_up_after_two_more_tries_and_named():
     ):
         play_games(games(3), Seating(engine, SAMPLING))
     assert max(engine.asked.values()) == 1 + RETRIES
+
+
+def test_what_failed_is_told_whole_to_another_process():
+    error = GamesFailedError([(game, "the cable") for game in games(2)])
+    told = pickle.loads(pickle.dumps(error))
+    assert str(told) == str(error)
+    assert told.failures == error.failures
 
 
 def test_games_fail_one_by_one_where_somebody_is_told():

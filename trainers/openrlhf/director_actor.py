@@ -91,13 +91,13 @@ class DirectorActor:
         return self._director
 
     async def _dead(self, engine: str) -> bool:
-        """Whether an engine is gone; one that is busy and doesn't answer at once lives."""
+        """Whether an engine is gone; one that doesn't answer at once, or can't be reached just now, lives."""
         try:
             await asyncio.wait_for(_awaited(self._engines[engine].__ray_ready__.remote()), WATCH_S)
+        except (TimeoutError, ray.exceptions.ActorUnavailableError):
+            return False
         except ray.exceptions.RayActorError:
             return True
-        except TimeoutError:
-            return False
         return False
 
     async def _end_after_the_engines(self) -> None:

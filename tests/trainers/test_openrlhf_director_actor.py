@@ -1,0 +1,41 @@
+"""Which engines the director takes for dead, by what Ray answers when it looks. What follows, the cluster's tests see."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("ray", reason="its errors are told apart")
+
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+
+from trainers.openrlhf import director_actor
+from trainers.openrlhf.director_actor import DirectorActor
+
+pytestmark = pytest.mark.openrlhf
+
+
+@pytest.mark.parametrize(
+    ("answer", "dead"),
+    [
+        (True, False),
+        (ActorDiedError(), True),
+        (ActorUnavailableError("the connection is broken", None), False),  # it may come back, its games with it
+        (None, False),  # busy: no answer at all
+    ],
+)
+def test_only_a_death_is_a_death(monkeypatch, answer, dead):
+    async def ready():
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or await asyncio.sleep(60)
+
+    async def look():
+        director = DirectorActor()
+        director._engines["engine"] = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=ready))
+        return await director._dead("engine")
+
+    monkeypatch.setattr(director_actor, "WATCH_S", 0.2)
+    assert asyncio.run(look()) is dead
