@@ -113,10 +113,39 @@ def test_two_rows_with_one_text_play_their_own_games(tmp_path):
 def test_all_games_of_all_rows_are_under_way_at_once(tmp_path):
     run = settings(tmp_path, batch_size=10, samples=16)
     cluster = Cluster(run)
-    asyncio.run(cluster.rows(invitations(run, 10)))
-    assert cluster.engine.most_at_once == 160
+    generate, performing = cluster.engine.generate, []
+
+    async def once_all_perform(ids, sampling):
+        performing.append(ids)
+        while len(performing) < 160:  # an engine that answers nobody before all have asked
+            await asyncio.sleep(0.001)
+        return await generate(ids, sampling)
+
+    async def within_a_minute():
+        await asyncio.wait_for(cluster.rows(invitations(run, 10)), 60)
+
+    cluster.engine.generate = once_all_perform
+    asyncio.run(within_a_minute())
     assert len(cluster.engine.asked) == 320
     assert len(games_of(tmp_path)) == 40
+
+
+def test_the_engine_works_while_games_are_dealt_and_one_row_deals_at_a_time(tmp_path, monkeypatch):
+    plain, dealing, at_once, asked = host_module.deal_games, [], [], []
+
+    def slowly(invitation, *args):
+        dealing.append(invitation.seed)
+        at_once.append(len(dealing))
+        time.sleep(0.1)
+        asked.append(len(cluster.engine.asked))
+        dealing.remove(invitation.seed)
+        return plain(invitation, *args)
+
+    monkeypatch.setattr(host_module, "deal_games", slowly)
+    cluster = Cluster(settings(tmp_path, batch_size=3))
+    asyncio.run(cluster.rows(invitations(settings(tmp_path, batch_size=3), 3)))
+    assert at_once == [1, 1, 1]
+    assert asked == [0, 8, 16]  # a row is played to its end while the next one is dealt
 
 
 def test_iterations_follow_one_another_and_deal_anew(tmp_path):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spy_env import Game, Stage
 from trainers.encoder import Encoder
 from trainers.openrlhf.answer import Answer, answer_of, evaluation_of
 from trainers.openrlhf.dealing import deal_games, places_of
@@ -34,6 +35,7 @@ class Host:
         self._direction: asyncio.Task[Direction] | None = None
         self._filling: dict[str, Table[Answer]] = {}
         self._encoder: Encoder | None = None
+        self._dealing = asyncio.Lock()
 
     async def sample(self, text: str, params: Any, max_length: int, tokenizer: Any, llm_engine: Any) -> Answer:
         """One sample of a row: the k-th call that comes gets the k-th place.
@@ -80,7 +82,7 @@ class Host:
     ) -> list[Answer]:
         run, curriculum = invitation.run, assigned.curriculum
         room = Room([engine], run.sampling, run.max_len)
-        dealt = deal_games(invitation, assigned.iteration, curriculum.stage, room)
+        dealt = await self._dealt(invitation, assigned.iteration, curriculum.stage, room)
         played = await play_games(dealt, room, engine.generate)
         games = [one.game for one in played]
         worth = curriculum.advantages(games, curriculum.stage)
@@ -99,11 +101,17 @@ class Host:
     async def _evaluate(self, invitation: Invitation, engine: CalledEngine, direction: Direction) -> list[Answer]:
         run = invitation.run
         room = Room([engine], run.sampling, run.max_len)
-        played = await play_games(deal_games(invitation, 0, None, room), room, engine.generate)
+        dealt = await self._dealt(invitation, 0, None, room)
+        played = await play_games(dealt, room, engine.generate)
         games = [one.game for one in played]
         await direction.evaluated(invitation.seed, games)
         places = places_of(games, None, invitation.samples)
         return [evaluation_of(played[place.game], place, run.start.rewards) for place in places]
+
+    async def _dealt(self, invitation: Invitation, iteration: int, stage: Stage | None, room: Room) -> list[Game]:
+        """The games of a row. Long documents take a while to fit, in which the engine works on the rows before."""
+        async with self._dealing:
+            return await asyncio.to_thread(deal_games, invitation, iteration, stage, room)
 
     def _encoder_of(self, invitation: Invitation, tokenizer: Any) -> Encoder:
         """One for the whole run, since it remembers prompts; every call brings a tokenizer of its own."""
