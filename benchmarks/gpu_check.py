@@ -23,7 +23,7 @@ import transformers
 from benchmarks.byte_model import random_qwen3
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.embedded.config import Actor, Adam, Config, Data, Rollout, Train
+from trainers.embedded.config import Actor, Config, Rollout, Train
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loop import deal_games
 from trainers.embedded.micro_batches import padded_batches, tree_batches
@@ -32,6 +32,7 @@ from trainers.game_config import GameConfig, StageSampling
 from trainers.prefix_tree import grow
 from trainers.rollout import Played, Seating, play_games
 from trainers.samples import Sample, samples_of
+from trainers.shared_flags import Adam, Data
 from trainers.tree_attention import attending
 
 PEAK_TFLOPS = {

@@ -127,6 +127,19 @@ def template_options(said: str) -> dict[str, Any]:
     return options
 
 
+def check_seats(samples: int, players: int) -> None:
+    """A document's samples are the seats of whole games.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if samples % players:
+        raise ValueError(
+            f"--rollout.n_samples_per_prompt is {samples}, no multiple of --game.players {players}: "
+            f"each sample is a seat, so give {players}, {2 * players}, ..."
+        )
+
+
 def check_room(max_len: int, players: int, sampling: Mapping[Stage, Sampling]) -> None:
     """A vote's prompt holds all performances, at worst each of full length, and no prompt is ever cut.
 

@@ -25,16 +25,7 @@ from trainers.game_config import (
     template_options,
 )
 from trainers.samples import ROLES
-
-
-@dataclass(frozen=True)
-class Adam:
-    """AdamW. A long second moment would starve the performing stage, whose advantages are a tenth of detection's."""
-
-    lr: float = 1e-6
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+from trainers.shared_flags import Adam, Algo, Data
 
 
 @dataclass(frozen=True)
@@ -49,20 +40,6 @@ class Actor:
     ratio: str = "token"  # or "sequence" (Eq 8), "sequence-mean"
     gradient_checkpointing_enable: bool = False
     shared_prompts: str = "auto"  # compute what samples share once: by "cascade" or "mask", whatever fits; or "off"
-
-
-@dataclass(frozen=True)
-class Kl:
-    """KL to the model as it was before training, as a loss term (k3)."""
-
-    init_coef: float = 0.001
-
-
-@dataclass(frozen=True)
-class Algo:
-    """The algorithm."""
-
-    kl: Kl = field(default_factory=Kl)
 
 
 @dataclass(frozen=True)
@@ -102,18 +79,6 @@ class Train:
     max_epochs: int = 1  # passes over an iteration's samples
     seed: int = 42
     max_minutes: float | None = None  # stop after the iteration that passes this; default: never
-
-
-@dataclass(frozen=True)
-class Data:
-    """The corpus."""
-
-    documents: str | None = (
-        None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
-    )
-    input_key: str = "text"  # the field of a JSONL row that holds the text
-    max_len: int = 4096  # prompt + reply in tokens; documents are shortened to fit
-    max_samples: int | None = None  # use only the first documents
 
 
 @dataclass(frozen=True)

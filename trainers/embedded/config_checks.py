@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainers.embedded.lineup import check_fixed, check_opponents
-from trainers.game_config import check_room
+from trainers.game_config import check_room, check_seats
 from trainers.settings import check_least, value_at
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def check_together(config: Config) -> None:
     Raises:
         ValueError: with a flag, its value, and the way out.
     """
-    _check_samples(config)
+    check_seats(config.rollout.n_samples_per_prompt, config.game.players)
+    check_room(config.data.max_len, config.game.players, config.sampling)
     _check_engine(config)
     if config.eval.steps and not config.eval.games:
         raise ValueError(f"--eval.steps is {config.eval.steps}, and no games are held out; give --eval.games")
@@ -65,16 +66,6 @@ def check_together(config: Config) -> None:
         check_opponents(config.opponent_of, config.game.voters, config.game.schedule)
     if config.eval.opponent:
         check_fixed(config.eval.opponent, config.eval.games)
-
-
-def _check_samples(config: Config) -> None:
-    samples, players = config.rollout.n_samples_per_prompt, config.game.players
-    if samples % players:
-        raise ValueError(
-            f"--rollout.n_samples_per_prompt is {samples}, no multiple of --game.players {players}: "
-            f"each sample is a seat, so give {players}, {2 * players}, ..."
-        )
-    check_room(config.data.max_len, players, config.sampling)
 
 
 def _check_engine(config: Config) -> None:

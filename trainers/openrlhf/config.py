@@ -22,16 +22,7 @@ from trainers.game_config import (
     template_options,
 )
 from trainers.openrlhf.config_checks import check_together, check_values
-
-
-@dataclass(frozen=True)
-class Adam:
-    """AdamW. A long second moment would starve the performing stage, whose advantages are a tenth of detection's."""
-
-    lr: float = 1e-6
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+from trainers.shared_flags import Adam, Algo, Data
 
 
 @dataclass(frozen=True)
@@ -54,20 +45,6 @@ class Ref:
 
     num_nodes: int | None = None  # default: the actor's
     num_gpus_per_node: int | None = None  # default: the actor's
-
-
-@dataclass(frozen=True)
-class Kl:
-    """KL to the model as it was before training, as a loss term (k3)."""
-
-    init_coef: float = 0.001
-
-
-@dataclass(frozen=True)
-class Algo:
-    """The algorithm."""
-
-    kl: Kl = field(default_factory=Kl)
 
 
 @dataclass(frozen=True)
@@ -109,18 +86,6 @@ class Train:
     seed: int = 42
     colocate_all: bool = False  # all models and engines on the same GPUs (hybrid engine)
     async_enable: bool = False  # generate an iteration while the one before is trained
-
-
-@dataclass(frozen=True)
-class Data:
-    """The corpus."""
-
-    documents: str | None = (
-        None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
-    )
-    input_key: str = "text"  # the field of a JSONL row that holds the text
-    max_len: int = 4096  # prompt + reply in tokens; documents are shortened to fit
-    max_samples: int | None = None  # use only the first documents
 
 
 @dataclass(frozen=True)

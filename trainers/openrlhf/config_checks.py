@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainers.game_config import check_room
+from trainers.game_config import check_room, check_seats
 from trainers.settings import check_least
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def check_together(config: Config) -> None:
     Raises:
         ValueError: with a flag, its value, and the way out.
     """
-    _check_samples(config)
+    check_seats(config.rollout.n_samples_per_prompt, config.game.players)
+    check_room(config.data.max_len, config.game.players, config.sampling)
     _check_rows(config)
     _check_ranks(config)
     _check_engines(config)
@@ -86,16 +87,6 @@ def check_together(config: Config) -> None:
             "--train.async_enable evaluates between iterations that are generated, never the last weights; give --eval.steps "
             f"of at most {latest}, or leave --eval.games out"
         )
-
-
-def _check_samples(config: Config) -> None:
-    samples, players = config.rollout.n_samples_per_prompt, config.game.players
-    if samples % players:
-        raise ValueError(
-            f"--rollout.n_samples_per_prompt is {samples}, no multiple of --game.players {players}: "
-            f"each sample is a seat, so give {players}, {2 * players}, ..."
-        )
-    check_room(config.data.max_len, players, config.sampling)
 
 
 def _check_rows(config: Config) -> None:
