@@ -39,3 +39,26 @@ def test_only_a_death_is_a_death(monkeypatch, answer, dead):
 
     monkeypatch.setattr(director_actor, "WATCH_S", 0.2)
     assert asyncio.run(look()) is dead
+
+
+def test_a_director_whose_run_cannot_begin_ends_after_its_engines_too(monkeypatch):
+    ended = asyncio.Event()
+
+    def begin(run):
+        raise ValueError("the folder holds a run already")
+
+    async def died():
+        raise ActorDiedError()
+
+    async def join():
+        engine = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=died))
+        with pytest.raises(ValueError, match="holds a run already"):
+            await DirectorActor().join(None, "engine", engine)
+        await asyncio.wait_for(ended.wait(), 5)
+
+    here = SimpleNamespace(get_runtime_context=lambda: SimpleNamespace(current_actor="this one"))
+    here.kill, here.exceptions = lambda actor: ended.set(), director_actor.ray.exceptions
+    monkeypatch.setattr(director_actor, "ray", here)
+    monkeypatch.setattr(director_actor, "Director", begin)
+    monkeypatch.setattr(director_actor, "WATCH_S", 0.05)
+    asyncio.run(join())

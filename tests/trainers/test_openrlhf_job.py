@@ -131,6 +131,18 @@ def test_a_folder_that_holds_a_run_is_refused_unless_it_goes_on(config):
     assert all(row.run.resume for row in rows_of(prepared(going_on(config))))
 
 
+@pytest.mark.parametrize(
+    ("folder", "found"), [("a,b", ","), ("run[1]", r"\[ \]"), ("me@home/run", "@")], ids=["comma", "brackets", "above"]
+)
+def test_a_folder_in_which_openrlhf_cannot_read_a_data_set_is_refused(config, tmp_path, monkeypatch, folder, found):
+    above = (tmp_path / folder).parent
+    above.mkdir(exist_ok=True)
+    monkeypatch.chdir(above)
+    name = Path(folder).name
+    with pytest.raises(ValueError, match=f"can't read a data set under a name with {found}: choose another"):
+        Job.of(replace(config, ckpt=replace(config.ckpt, output_dir=name)))
+
+
 @pytest.mark.parametrize("trace", ["metrics.jsonl", "games", "director", "checkpoints"])
 def test_any_trace_of_a_run_is_one(config, trace):
     (Job.of(config).folder / trace).mkdir(parents=True)
@@ -204,3 +216,30 @@ def test_a_checkpoint_that_was_begun_and_never_finished_is_cleared_away(config):
 def test_too_few_documents_are_said_so(config):
     with pytest.raises(ValueError, match="has 9 playable documents, and 9 are held out"):
         prepared(replace(config, eval=replace(config.eval, games=9)))
+
+
+def checkpoints(job, steps, latest):
+    actor = job.checkpoints / "_actor"
+    for step in steps:
+        (actor / f"global_step{step}").mkdir(parents=True)
+    if latest:
+        (actor / "latest").write_text(f"{latest}\n")
+    return actor
+
+
+def test_a_first_checkpoint_that_never_was_whole_is_cleared_away(config):
+    actor = checkpoints(prepared(config), [2], latest=None)
+    prepared(going_on(config))
+    assert not actor.exists()
+
+
+def test_a_later_checkpoint_that_never_was_whole_takes_no_whole_ones_place(config):
+    actor = checkpoints(prepared(config), [8, 9, 10], latest="global_step9")
+    prepared(going_on(config))
+    assert sorted(path.name for path in actor.iterdir()) == ["global_step8", "global_step9", "latest"]
+
+
+def test_checkpoints_stay_where_the_name_of_the_latest_says_nothing(config):
+    actor = checkpoints(prepared(config), [8, 9], latest="best_global_step8")
+    prepared(going_on(config))
+    assert len(list(actor.glob("global_step*"))) == 2

@@ -21,11 +21,11 @@ AT_LEAST = {  # where a value is given
         *("rollout.performing.max_new_tokens", "rollout.detection.max_new_tokens", "rollout.deadline_s"),
         *("train.iterations", "train.num_episodes", "train.batch_size", "train.micro_batch_size", "train.max_epochs"),
         *("vllm.num_engines", "vllm.tensor_parallel_size", "ds.ring_attn_size", "ds.tensor_parallel_size"),
-        *("data.max_samples", "eval.steps", "eval.n_samples_per_prompt", "ckpt.save_steps", "ckpt.max_num"),
+        *("data.max_samples", "eval.steps", "eval.n_samples_per_prompt", "ckpt.save_steps"),
     ),
+    2: ("ckpt.max_num",),  # OpenRLHF removes the oldest checkpoint before it writes the next
     0: ("eval.games", "algo.kl.init_coef"),
 }
-NO_PATH = ",@*?[]"  # OpenRLHF splits data set names at the first two, and datasets takes the others for patterns
 LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
 
 
@@ -55,11 +55,6 @@ def check_values(config: Config) -> None:
             raise ValueError(
                 f"{flag} is {temperature}; give a positive one: vLLM samples at {LOWEST_IN_VLLM} or higher"
             )
-    if found := [character for character in NO_PATH if character in config.ckpt.output_dir]:
-        raise ValueError(
-            f"--ckpt.output_dir is {config.ckpt.output_dir!r}; OpenRLHF can't read a data set under a name with "
-            f"{' '.join(found)}: choose another"
-        )
     if config.ray.address is not None and not config.ray.address.startswith(("http://", "https://")):
         raise ValueError(
             f"--ray.address is {config.ray.address!r}; give the address of the dashboard, such as http://HEAD:8265"
@@ -79,6 +74,11 @@ def check_together(config: Config) -> None:
     _check_engines(config)
     if config.eval.steps and not config.eval.games:
         raise ValueError(f"--eval.steps is {config.eval.steps}, and no games are held out; give --eval.games")
+    if config.eval.steps and config.eval.steps > config.train.iterations:
+        raise ValueError(
+            f"--eval.steps is {config.eval.steps}, more than --train.iterations {config.train.iterations}: held-out games would "
+            "never be played; leave it out to play them after the last"
+        )
     latest = (
         config.train.iterations - 2
     )  # with OpenRLHF's queue of one iteration, the generator knows of no later weights

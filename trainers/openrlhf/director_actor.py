@@ -47,6 +47,9 @@ class DirectorActor:
         Raises:
             ValueError: the run can't begin or go on, or it isn't the one that this job plays.
         """
+        self._engines[engine] = handle
+        if self._watch is None:  # first of all: nobody else ends a director whose run can't begin
+            self._watch = asyncio.create_task(self._end_after_the_engines())
         if self._director is None:
             self._director = Director(run)
         if self._director.run != run:
@@ -54,9 +57,6 @@ class DirectorActor:
                 f"this job plays the run in {self._director.run.folder} with other settings than a row for {run.folder} "
                 "says; prepare one prompt data set with one spyrl openrlhf"
             )
-        self._engines[engine] = handle
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._end_after_the_engines())
 
     async def begin(self, seed: str, engine: str) -> Assigned:
         """See ``Director.begin``.

@@ -23,6 +23,7 @@ from trainers.settings import refuse_changes
 
 AGENT = Path(__file__).with_name("agent.py")
 CONFIG, JOB, TRAINER = "config.json", "job", "openrlhf"
+NO_PATH = ",@*?[]"  # OpenRLHF splits data set names at the first two, and datasets takes the others for patterns
 FIXED = (  # what a resumed run must keep, beside the rows' own settings
     *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "train.seed", "rollout.temperature"),
     *("rollout.max_new_tokens", "rollout.performing", "rollout.detection", "rollout.chat_template_kwargs"),
@@ -40,8 +41,18 @@ class Job:
 
     @classmethod
     def of(cls, config: Config) -> Job:
-        """The job of a config."""
-        return cls(config, Path(config.ckpt.output_dir).resolve())
+        """The job of a config.
+
+        Raises:
+            ValueError: OpenRLHF can't read a data set in the folder.
+        """
+        folder = Path(config.ckpt.output_dir).resolve()
+        if found := [character for character in NO_PATH if character in str(folder)]:
+            raise ValueError(
+                f"--ckpt.output_dir is {str(folder)!r}; OpenRLHF can't read a data set under a name with {' '.join(found)}: "
+                "choose another"
+            )
+        return cls(config, folder)
 
     @property
     def files(self) -> Path:
@@ -140,7 +151,7 @@ class Job:
             "versions": installed_versions(),
         }
         disk.write_whole(self.folder / CONFIG, json.dumps(row, indent=2) + "\n")
-        self._clear_half_checkpoint(say)
+        self._clear_half_checkpoints(say)
 
     def _write_rows(self, settings: RunSettings, say: Say) -> None:
         train, evaluation = self.files / "train.jsonl", self.files / "eval.jsonl"
@@ -168,12 +179,29 @@ class Job:
             )
         return [replace(row, run=settings) for row in rows]
 
-    def _clear_half_checkpoint(self, say: Say) -> None:
-        """OpenRLHF fails to start where a first checkpoint was begun and never finished."""
+    def _clear_half_checkpoints(self, say: Say) -> None:
+        """Remove what a killed run began to write after its last whole checkpoint, which ``latest`` names.
+
+        OpenRLHF fails to start on a first one that isn't whole, and counts a later one in the place of a whole one.
+        """
         actor = self.checkpoints / "_actor"
-        if actor.exists() and not (actor / "latest").exists():
+        if not actor.exists():
+            return
+        if not (latest := actor / "latest").exists():
             say(f"{actor} holds no whole checkpoint; beginning again")
             shutil.rmtree(actor)
+            return
+        last = _step_of(latest.read_text(encoding="utf-8").strip())
+        for folder in actor.glob("global_step*"):
+            if _step_of(folder.name) > last:
+                say(f"{folder} is later than the last whole checkpoint; removed")
+                shutil.rmtree(folder)
+
+
+def _step_of(checkpoint: str) -> float:
+    """The step that a checkpoint's name holds; the director refuses a ``latest`` with any other name."""
+    number = checkpoint.removeprefix("global_step")
+    return int(number) if number.isdecimal() else float("inf")
 
 
 def make_rows(config: Config, settings: RunSettings, say: Say) -> list[Invitation]:
