@@ -28,24 +28,24 @@ class Table(Generic[T]):
     def __init__(self, places: int, play: Callable[[], Awaitable[Sequence[T]]], patience_s: float) -> None:
         """A table for ``places`` calls that waits at most ``patience_s`` seconds from the first to the last of them."""
         self._places, self._play, self._patience = places, play, patience_s
-        self._taken, self._waiting = 0, 0
+        self._taken, self._waiting, self._left = 0, 0, False
         self._all_here = asyncio.Event()
         self._played: asyncio.Task[Sequence[T]] = asyncio.create_task(self._meet_and_play())
 
     @property
     def open(self) -> bool:
         """Whether another call can take a place."""
-        return self._taken < self._places and not self._played.done()
+        return self._taken < self._places and not self._left and not self._played.done()
 
     async def join(self) -> T:
         """Take the next place and wait for its result.
 
         Raises:
             TimeoutError: not all came in time.
-            RuntimeError: no place is free.
+            RuntimeError: no place is free, or all that were taken have been left.
         """
         if not self.open:
-            raise RuntimeError(f"all {self._places} places of the table are taken")
+            raise RuntimeError(f"all {self._places} places of the table are taken, or it has been left")
         place, self._taken = self._taken, self._taken + 1
         if self._taken == self._places:
             self._all_here.set()
@@ -55,6 +55,7 @@ class Table(Generic[T]):
         finally:
             self._waiting -= 1
             if not self._waiting:
+                self._left = True
                 self._played.cancel()  # does nothing where it is over
 
     async def _meet_and_play(self) -> Sequence[T]:

@@ -159,3 +159,11 @@ def test_a_secret_is_told_and_not_shown():
     assert told[told.index("--logger.wandb.key") + 1] == "s3cret"
     assert '--logger.wandb.key "$WANDB_API_KEY"' in shown(told)
     assert "s3cret" not in shown(told) + str(config.without_secrets())
+
+
+def test_engines_that_generate_all_the_time_never_sleep():
+    asleep = ["--train.colocate_all", "--vllm.enable_sleep"]
+    with pytest.raises(ValueError, match=r"--train\.async_enable can't be used with --vllm\.enable_sleep"):
+        arguments_of("--train.async_enable", *asleep)
+    assert "--vllm.enable_sleep" in arguments_of(*asleep)
+    assert "--train.async_enable" in arguments_of("--train.async_enable", "--train.colocate_all")

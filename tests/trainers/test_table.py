@@ -67,6 +67,20 @@ def test_a_call_too_many_is_refused_and_takes_nobodys_place():
         asyncio.run(meet())
 
 
+def test_a_table_that_all_have_left_is_not_open():
+    async def meet():
+        table = await numbered(2)
+        only = asyncio.create_task(table.join())
+        await asyncio.sleep(0)
+        only.cancel()
+        await asyncio.wait([only])
+        assert not table.open  # its play is being cancelled, and isn't over yet
+        await table.join()
+
+    with pytest.raises(RuntimeError, match="or it has been left"):
+        asyncio.run(meet())
+
+
 def test_what_the_play_raises_every_call_raises():
     async def meet():
         async def play():

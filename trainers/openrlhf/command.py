@@ -13,7 +13,7 @@ import tyro
 from trainers.corpus import check_source
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, cache_dir, small_model
 from trainers.openrlhf.config import Config
-from trainers.openrlhf.flags import Passed, check_passed, passed_flags, without_settings_of_spyrl_train
+from trainers.openrlhf.flags import Passed, check_beside, check_passed, passed_flags, without_settings_of_spyrl_train
 from trainers.openrlhf.job import TRAINER, Job
 from trainers.openrlhf.launch import command_here, command_of_job, flags_of, openrlhf_arguments, shown
 from trainers.openrlhf.versions import check_versions
@@ -63,6 +63,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, list[Passed]]:
     )
     passed = passed_flags(others)
     check_passed(passed, [flag for flag, _ in flags_of(config)])
+    check_beside(passed, config.train.colocate_all, config.train.async_enable)
     return config, passed
 
 

@@ -148,6 +148,19 @@ def check_passed(passed: Iterable[Passed], of_config: Iterable[str]) -> None:
                 raise ValueError(f"no flag --{flag}; spyrl openrlhf --help names them")
 
 
+def check_beside(passed: Iterable[Passed], colocated: bool, asynchronous: bool) -> None:
+    """Refuse flags that OpenRLHF refuses beside what the config says, when it has been started.
+
+    Raises:
+        ValueError: with the flags, and what to change.
+    """
+    if colocated and asynchronous and any(flag == "vllm.enable_sleep" for flag, _ in passed):
+        raise ValueError(
+            "--train.async_enable can't be used with --vllm.enable_sleep: engines generate while the model is trained, on GPUs "
+            "of their own; leave --vllm.enable_sleep out"
+        )
+
+
 def _same(values: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether two lists of values say the same, as texts or as numbers."""
     return len(values) == len(wanted) and all(map(_equal, values, wanted))
