@@ -110,6 +110,9 @@ class Game:
     hidden: tuple[Span, ...]
     trained: Stage | None = None  # the stage that this game's replies train; decided before anything is generated
     detection_words: int | None = None  # the document is cut further in vote prompts where the ballot needs the room
+    shown_characters: Mapping[Seat, int] = field(
+        default_factory=dict
+    )  # performances cut on the ballot, where it must be
     replies: Mapping[Stage, Mapping[Seat, RawReply]] = field(
         default_factory=lambda: {Stage.PERFORMING: {}, Stage.DETECTION: {}}
     )

@@ -95,7 +95,8 @@ def _performing(game: Game, role: str) -> str:
 
 def _detecting(game: Game) -> str:
     task = load_task(game.task)
-    ballot = render_ballot([(seat, shown.text) for seat, shown in game.performances().items()])
+    shown = {seat: performance.text for seat, performance in game.performances().items()}
+    ballot = render_ballot([(seat, text[: game.shown_characters.get(seat)]) for seat, text in shown.items()])
     return _DETECT.format(
         players=game.rules.players,
         ballot=ballot,

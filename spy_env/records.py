@@ -29,6 +29,7 @@ def to_json(game: Game) -> str:
         "hidden": game.hidden,
         "trained": game.trained,
         "detection_words": game.detection_words,
+        **({"shown_characters": game.shown_characters} if game.shown_characters else {}),
         "replies": {
             stage: {seat: reply._asdict() for seat, reply in replies.items()} for stage, replies in game.replies.items()
         },
@@ -72,6 +73,7 @@ def _game(row: dict[str, Any]) -> Game:
         hidden=tuple(Span(*span) for span in row["hidden"]),
         trained=row["trained"] and Stage(row["trained"]),
         detection_words=row["detection_words"],
+        shown_characters=row.get("shown_characters", {}),
         replies=replies,
     )
 

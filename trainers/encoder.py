@@ -24,7 +24,7 @@ class Encoder:
         self._options = template_options or {}
         added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         self._special = sorted({*tokenizer.all_special_tokens, *added}, key=len, reverse=True)
-        self.encode = lru_cache(maxsize=1024)(self._encode)
+        self.encode = lru_cache(maxsize=256)(self._encode)
 
     def _encode(self, prompt: str, prefill: str = "") -> tuple[int, ...]:
         message = [{"role": "user", "content": self._defused(prompt)}]

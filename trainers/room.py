@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spy_env import Document, Game, RawReply, Rules, Stage, deal, observe
+from spy_env import Document, Game, RawReply, Rules, Seat, Stage, deal, observe
+from spy_env.ballot import render_ballot
 from spy_env.documents import PLAYABLE_UNITS, shorten
 from spy_env.masking import count_units, hide
 from trainers.engines import Reader, Sampling
@@ -84,17 +85,46 @@ def _fewer_words(game: Game, excess: int, room: Room) -> int:
 def fit_votes(game: Game, room: Room) -> Game:
     """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts.
 
+    Where no document is left to cut, performances that take more tokens on the ballot than a performance may have are
+    shown up to that: a text can take several times as many when it is read as when it was generated.
+
     Raises:
-        ValueError: the ballot alone is too long.
+        ValueError: there is no room even for cut performances.
     """
+    fitting = _shorter_document(game, room)
+    budget = room.sampling[Stage.PERFORMING].max_new_tokens
+    while fitting is None and budget:
+        fitting = _shorter_document(replace(game, shown_characters=_shown(game, room, budget)), room)
+        budget = budget * 3 // 4  # our choice; where what surrounds the performances was longer than allowed for
+    if fitting is None:
+        raise ValueError(
+            f"game {game.seed}: prompts to vote leave no room for a ballot; raise max_len (now {room.max_len}) or lower "
+            "max_new_tokens"
+        )
+    return fitting
+
+
+def _shorter_document(game: Game, room: Room) -> Game | None:
+    """The game with as much of the document in its vote prompts as fits; None where the ballot leaves it no room."""
     while (excess := room.excess(game, Stage.DETECTION)) > 0:
         units = count_units(game.document.text)
         kept = game.detection_words or units
         tokens_a_word = _document_tokens(game, room) / units
         if kept <= PLAYABLE_UNITS:
-            raise ValueError(
-                f"game {game.seed}: the ballot alone is {excess} tokens too long; raise max_len (now {room.max_len}) "
-                "or lower max_new_tokens"
-            )
+            return None
         game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
     return game
+
+
+def _shown(game: Game, room: Room, budget: int) -> dict[Seat, int]:
+    """How many characters to show of each performance that takes more than ``budget`` tokens on the ballot."""
+    cut = {}
+    for seat, performance in game.performances().items():
+        text = performance.text
+        while (
+            tokens := max(_tokens(render_ballot([(seat, text)]), reader) for reader in room.readers)
+        ) > budget and text:
+            text = text[: min(len(text) - 1, len(text) * budget // tokens)]
+        if text != performance.text:
+            cut[seat] = len(text)
+    return cut

@@ -13,7 +13,9 @@ import pytest
 
 pytest.importorskip("tyro", reason="the command line needs the train extra")
 
-from trainers.openrlhf.command import main, start
+from trainers.openrlhf.command import main, parse, start
+from trainers.openrlhf.flags import Passed
+from trainers.openrlhf.job import Job
 from trainers.openrlhf.launch import command_of_job
 from trainers.openrlhf.versions import TRIED, check_versions
 
@@ -56,7 +58,8 @@ def environment(tmp_path):
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {names[0]}\nVersion: {version}\n")
     cli = site / "openrlhf" / "cli"
-    cli.mkdir(parents=True)
+    for folder in (cli, site / "flash_attn"):
+        folder.mkdir(parents=True)
     (cli / "train_ppo_ray.py").write_text(textwrap.dedent(STAND_IN))
     return {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}", "PYTHONUNBUFFERED": "1"}
 
@@ -79,7 +82,7 @@ def test_a_dry_run_prints_the_command_for_a_shell_and_leaves_nothing_behind(flag
     shown = capsys.readouterr().out
     words = told(shown)
     assert words[:3] == [sys.executable, "-m", "openrlhf.cli.train_ppo_ray"]
-    assert words[words.index("--data.prompt_dataset") + 1] == str(tmp_path / "a run" / "job" / "train.jsonl")
+    assert words[words.index("--data.prompt_dataset") + 1] == str(tmp_path / "a run" / "rows" / "train.jsonl")
     assert words[-2:] == ["--ds.zero_stage", "3"]
     assert "# 2 iterations of up to 2 games with 5 players (summarization, voters all" in shown
     assert not (tmp_path / "a run").exists()
@@ -87,7 +90,7 @@ def test_a_dry_run_prints_the_command_for_a_shell_and_leaves_nothing_behind(flag
 
 def test_a_dry_run_refuses_what_a_run_would_refuse(flags, tmp_path):
     (tmp_path / "a run").mkdir()
-    (tmp_path / "a run" / "config.json").write_text("{}")
+    (tmp_path / "a run" / "metrics.jsonl").touch()
     with pytest.raises(ValueError, match="holds a run already"):
         main(["--dry-run", *flags])
     with pytest.raises(ValueError, match="no corpus at 'nowhere'"):
@@ -101,8 +104,8 @@ def test_a_run_prepares_its_folder_and_becomes_openrlhfs_trainer(flags, environm
     shown, _ = run.communicate(timeout=60)
     assert run.returncode == 7  # the trainer's own
     arguments = json.loads(shown.splitlines()[-1])
-    rows = (tmp_path / "a run" / "job" / "train.jsonl").read_text().splitlines()
-    assert arguments[arguments.index("--data.prompt_dataset") + 1] == str(tmp_path / "a run" / "job" / "train.jsonl")
+    rows = (tmp_path / "a run" / "rows" / "train.jsonl").read_text().splitlines()
+    assert arguments[arguments.index("--data.prompt_dataset") + 1] == str(tmp_path / "a run" / "rows" / "train.jsonl")
     assert arguments[-3:] == ["--new.flag", "-1", "2"]
     assert len(rows) == 4
     written = json.loads((tmp_path / "a run" / "config.json").read_text())
@@ -128,6 +131,13 @@ def test_other_versions_are_refused_before_anything_is_written(flags, environmen
     )
     assert "other versions than are installed: ray 2.56.0, not 2.55.0. Install 'spy-env[openrlhf]'" in run.stderr
     assert not (tmp_path / "a run").exists()
+
+
+def test_a_stack_without_flash_attention_is_refused_before_openrlhf_would_miss_it(flags, environment, tmp_path):
+    (tmp_path / "site" / "flash_attn").rmdir()
+    command = [sys.executable, "-c", PROGRAM, *flags]
+    run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert "than are installed: no flash_attn, which openrlhf imports (2.8.3). Install" in run.stderr
 
 
 TESTED = {names[0]: version for names, version in TRIED.items()}
@@ -177,7 +187,7 @@ def test_a_job_is_submitted_with_its_folder(flags, tmp_path, capsys):
         ),
         *("python3", "-m"),
     ]
-    assert words[words.index("--data.prompt_dataset") + 1] == "train.jsonl"
+    assert words[words.index("--data.prompt_dataset") + 1] == str(tmp_path / "run" / "rows" / "train.jsonl")
     assert words[words.index("--train.agent_func_path") + 1] == "agent.py"
     assert words[words.index("--ckpt.path") + 1] == str(tmp_path / "run" / "checkpoints")
 
@@ -216,3 +226,13 @@ def test_weights_and_biases_need_a_key_and_take_it_from_the_environment(flags, m
 def test_a_program_that_is_not_there_is_named():
     with pytest.raises(ValueError, match=r"no ray-of-nowhere here; install 'spy-env\[openrlhf\]'"):
         start(["ray-of-nowhere", "job"])
+
+
+def test_a_runs_config_brings_the_flags_that_passed_through_unless_they_are_said_anew(flags, tmp_path):
+    config, passed = parse([*flags, "--ds.zero_stage", "3", "--ds.adam_offload"])
+    job = Job.of(config)
+    job.prepare("some/model", "the command", passed, lambda text: None)
+    again, kept = parse(["--config", str(job.folder / "config.json")])
+    assert (again, kept) == (config, passed)
+    _, now = parse(["--config", str(job.folder / "config.json"), "--ds.zero_stage", "2"])
+    assert now == [Passed("ds.adam_offload", ()), Passed("ds.zero_stage", ("2",))]

@@ -11,6 +11,7 @@ from trainers import disk
 from trainers.curriculum import Schedule
 from trainers.engines import Sampling
 from trainers.openrlhf.config import Ckpt, Config, Ray, Train
+from trainers.openrlhf.flags import Passed
 from trainers.openrlhf.invitation import from_json
 from trainers.openrlhf.job import Job
 from trainers.settings import from_dict
@@ -44,12 +45,12 @@ def config(tmp_path):
 
 def prepared(config):
     job = Job.of(config)
-    job.prepare("some/model", "the command", lambda text: None)
+    job.prepare("some/model", "the command", [Passed("ds.zero_stage", ("3",))], lambda text: None)
     return job
 
 
 def rows_of(job, name="train"):
-    return [from_json(row["prompt"]) for row in disk.read_log(job.files / f"{name}.jsonl")]
+    return [from_json(row["prompt"]) for row in disk.read_log(job.rows / f"{name}.jsonl")]
 
 
 def going_on(config, **changes):
@@ -106,15 +107,17 @@ def test_a_task_file_travels_and_workers_know_it_by_its_place(config, tmp_path):
     for job in (here, there):
         assert (job.files / "my_task.py").read_text() == TASK.read_text()
         assert (job.files / "agent.py").read_text() == Path("trainers/openrlhf/agent.py").absolute().read_text()
-    assert set(there.places("m")._replace(checkpoints="", final="")) == {
-        "m",
-        "train.jsonl",
-        "eval.jsonl",
-        "agent.py",
-        "",
-    }
-    assert there.places("m").checkpoints == str(tmp_path / "away" / "checkpoints")
-    assert here.places("m").train == str(tmp_path / "run" / "job" / "train.jsonl")
+    away = tmp_path / "away"
+    rows = (str(away / "rows" / "train.jsonl"), str(away / "rows" / "eval.jsonl"))
+    assert there.places("m") == ("m", *rows, "agent.py", str(away / "checkpoints"), str(away / "final"))
+    assert here.places("m").agent == str(tmp_path / "run" / "job" / "agent.py")
+    assert {file.name for file in there.files.iterdir()} == {"agent.py", "my_task.py"}  # Ray takes little
+
+
+def test_a_run_that_was_prepared_and_never_played_is_prepared_anew(config):
+    prepared(config)
+    other = replace(config, train=replace(config.train, seed=43))
+    assert rows_of(prepared(other))[0].run.seed == 43
 
 
 def test_the_folder_tells_what_the_run_was(config):
@@ -125,8 +128,8 @@ def test_the_folder_tells_what_the_run_was(config):
 
 
 def test_a_folder_that_holds_a_run_is_refused_unless_it_goes_on(config):
-    prepared(config)
-    with pytest.raises(ValueError, match=r"holds a run already \(config\.json\); choose another --ckpt\.output_dir"):
+    (prepared(config).folder / "metrics.jsonl").touch()
+    with pytest.raises(ValueError, match=r"holds a run already \(metrics\.jsonl\); choose another --ckpt\.output_dir"):
         prepared(config)
     assert all(row.run.resume for row in rows_of(prepared(going_on(config))))
 
@@ -146,6 +149,8 @@ def test_a_folder_in_which_openrlhf_cannot_read_a_data_set_is_refused(config, tm
 @pytest.mark.parametrize("trace", ["metrics.jsonl", "games", "director", "checkpoints"])
 def test_any_trace_of_a_run_is_one(config, trace):
     (Job.of(config).folder / trace).mkdir(parents=True)
+    Job.of(config).check()  # an empty folder is no trace
+    (Job.of(config).folder / trace / "something").touch()
     with pytest.raises(ValueError, match=f"holds a run already .{trace}"):
         Job.of(config).check()
 

@@ -91,7 +91,7 @@ def state_of(folder, step):
 
 
 def start_of(folder):
-    row = json.loads((folder / "job" / "train.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    row = json.loads((folder / "rows" / "train.jsonl").read_text(encoding="utf-8").splitlines()[0])
     return Curriculum.from_json(json.dumps(json.loads(row["prompt"])["run"]["start"]))
 
 

@@ -133,9 +133,32 @@ def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_
         assert 890 < max(map(words, votes.values())) + SAMPLING[Stage.DETECTION].max_new_tokens <= 900
 
 
-def test_a_ballot_that_alone_is_too_long_is_an_error_that_names_the_game():
-    seating = Seating(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=900)
-    with pytest.raises(ValueError, match=r"game run/1/0: the ballot alone is \d+ tokens too long; raise max_len"):
+def test_where_the_ballot_alone_is_too_long_performances_are_cut_on_it_and_nothing_raises():
+    texts = ["bridge " * 1000, "b" * 4000, "a bridge", "bridge\n" * 1000]
+    says = iter(texts)
+    engine = CountingEngine(
+        lambda prompt: r"\boxed{2}" if read_results(prompt) else next(says), tokens=lambda text: len(text) // 4
+    )
+    seating = Seating(engine, SAMPLING, max_len=900)
+    game = deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")
+    (played,) = play_games([game], seating)
+    game = from_json(to_json(played.game))
+    assert [game.performances()[seat].text for seat in game.players] == [text.strip() for text in texts]
+    votes = observe(game, Stage.DETECTION)
+    for request in engine.batches[1]:
+        assert len(request.prompt) // 4 + SAMPLING[Stage.DETECTION].max_new_tokens <= 900
+        assert request.prompt == votes[request.seed.rpartition("/")[2]]
+        results = dict(read_results(request.prompt))
+        assert results["player_3"] == "a bridge"
+        assert all(len(results[seat]) <= 4 * SAMPLING[Stage.PERFORMING].max_new_tokens for seat in results)
+        assert all(len(results[seat]) > 20 for seat in ("player_1", "player_2", "player_4"))
+        assert len(read_document(request.prompt)) == len(game.document.text)
+    assert set(game.shown_characters) == {"player_1", "player_2", "player_4"}
+
+
+def test_a_room_too_small_for_any_ballot_is_an_error_that_names_the_game():
+    seating = Seating(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=100)
+    with pytest.raises(ValueError, match=r"game run/1/0: prompts to vote leave no room for a ballot; raise max_len"):
         play_games([deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")], seating)
 
 

@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
         check_versions()
     model = model_of(config, fetch=True)
     command = command_of(job, model, passed, key)
-    job.prepare(model, shown(command), print)
+    job.prepare(model, shown(command), passed, print)
     print(plan(job), flush=True)
     return start(command)
 
@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, list[Passed]]:
         use_underscores=True,
         return_unknown_args=True,
     )
-    passed = passed_flags(others)
+    passed = beside(kept_flags(file), passed_flags(others))
     check_passed(passed, [flag for flag, _ in flags_of(config)])
     check_beside(passed, config.train.colocate_all, config.train.async_enable)
     return config, passed
@@ -80,6 +80,19 @@ def read_config(path: str) -> Config:
     if isinstance(row, dict) and said.get("trainer") != TRAINER:
         row = without_settings_of_spyrl_train(row, path)
     return from_dict(Config, row, path)
+
+
+def kept_flags(path: str | None) -> list[Passed]:
+    """The flags that passed through to OpenRLHF in the run whose ``config.json`` is read; none of any other file."""
+    said = read_settings(Path(path)) if path is not None else {}
+    kept = said.get("passed", {}) if isinstance(said, dict) and said.get("trainer") == TRAINER else {}
+    return [Passed(flag, tuple(values)) for flag, values in kept.items()]
+
+
+def beside(kept: Sequence[Passed], said: Sequence[Passed]) -> list[Passed]:
+    """What is said now, and what was said before and isn't now."""
+    now = {flag.flag for flag in said}
+    return [*(flag for flag in kept if flag.flag not in now), *said]
 
 
 def model_of(config: Config, fetch: bool) -> str:

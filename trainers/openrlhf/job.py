@@ -1,9 +1,10 @@
-"""A run's folder before OpenRLHF starts: the prompt data set and whatever else the trainer reads, under ``job/``."""
+"""A run's folder before OpenRLHF starts: the prompt data set under ``rows/``, and what travels with a job under ``job/``."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from trainers import disk
 from trainers.corpus import Corpus, Say
 from trainers.game_config import rules_of, start_curriculum
 from trainers.openrlhf.config import Config, filled_in
+from trainers.openrlhf.flags import Passed
 from trainers.openrlhf.invitation import EVAL, TRAIN, Invitation, RunSettings, from_json, settings_row, to_json
 from trainers.openrlhf.launch import Places
 from trainers.openrlhf.versions import installed_versions
@@ -22,7 +24,7 @@ from trainers.run_logs import LOGS
 from trainers.settings import refuse_changes
 
 AGENT = Path(__file__).with_name("agent.py")
-CONFIG, JOB, TRAINER = "config.json", "job", "openrlhf"
+CONFIG, JOB, ROWS, TRAINER = "config.json", "job", "rows", "openrlhf"
 NO_PATH = ",@*?[]"  # OpenRLHF splits data set names at the first two, and datasets takes the others for patterns
 FIXED = (  # what a resumed run must keep, beside the rows' own settings
     *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "train.seed", "rollout.temperature"),
@@ -56,8 +58,13 @@ class Job:
 
     @property
     def files(self) -> Path:
-        """What travels with a job that is submitted."""
+        """What travels with a job that is submitted; Ray takes little, so the rows don't."""
         return self.folder / JOB
+
+    @property
+    def rows(self) -> Path:
+        """The prompt data set."""
+        return self.folder / ROWS
 
     @property
     def checkpoints(self) -> Path:
@@ -67,10 +74,10 @@ class Job:
     def places(self, model: str) -> Places:
         """As the trainer sees them: a submitted job runs in a copy of ``files``."""
         files = Path() if self.config.ray.address else self.files
-        evaluation = str(files / "eval.jsonl") if self.config.eval.games else None
+        evaluation = str(self.rows / "eval.jsonl") if self.config.eval.games else None
         return Places(
             model=model,
-            train=str(files / "train.jsonl"),
+            train=str(self.rows / "train.jsonl"),
             evaluation=evaluation,
             agent=str(files / AGENT.name),
             checkpoints=str(self.checkpoints),
@@ -112,23 +119,22 @@ class Job:
         Raises:
             ValueError: the folder holds a run that isn't to go on, another trainer's, or one with other settings.
         """
-        held = [name for name in (CONFIG, *LOGS, "games", "director", "checkpoints") if (self.folder / name).exists()]
-        if not held:
-            return
-        if not self.config.ckpt.load_enable:
+        config = self.folder / CONFIG
+        then = json.loads(config.read_text(encoding="utf-8")) if config.exists() else None
+        if then is not None and then.get("trainer") != TRAINER:
+            raise ValueError(f"{self.folder} holds a run of another trainer; choose another --ckpt.output_dir")
+        begun = [name for name in (*LOGS, "games", "director", "checkpoints") if _holds(self.folder / name)]
+        if begun and not self.config.ckpt.load_enable:
             raise ValueError(
-                f"{self.folder} holds a run already ({held[0]}); choose another --ckpt.output_dir, or go on with "
+                f"{self.folder} holds a run already ({begun[0]}); choose another --ckpt.output_dir, or go on with "
                 "--ckpt.load_enable"
             )
-        if not (self.folder / CONFIG).exists():
+        if then is None or not self.config.ckpt.load_enable:  # what was prepared and never played is prepared anew
             return
-        then = json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))
-        if then.get("trainer") != TRAINER:
-            raise ValueError(f"{self.folder} holds a run of another trainer; choose another --ckpt.output_dir")
         now = json.loads(json.dumps(self.config.without_secrets()))
         refuse_changes(FIXED, then["config"], now, str(self.folder))
 
-    def prepare(self, model: str, command: str, say: Say) -> None:
+    def prepare(self, model: str, command: str, passed: Sequence[Passed], say: Say) -> None:
         """Write everything that the trainer reads, and what it was; ``command`` holds no secret. Files appear whole.
 
         Raises:
@@ -136,8 +142,9 @@ class Job:
         """
         self.check()
         settings = self.settings()
-        self.files.mkdir(parents=True, exist_ok=True)
-        disk.mend(self.files)
+        for folder in (self.files, self.rows):
+            folder.mkdir(parents=True, exist_ok=True)
+            disk.mend(folder)
         self._write_rows(settings, say)
         disk.write_whole(self.files / AGENT.name, AGENT.read_text(encoding="utf-8"))
         if self.config.game.task.endswith(".py"):
@@ -147,6 +154,7 @@ class Job:
             "trainer": TRAINER,
             "config": self.config.without_secrets(),
             "model": model,
+            "passed": {flag.flag: flag.values for flag in passed},
             "command": command,
             "versions": installed_versions(),
         }
@@ -154,7 +162,7 @@ class Job:
         self._clear_half_checkpoints(say)
 
     def _write_rows(self, settings: RunSettings, say: Say) -> None:
-        train, evaluation = self.files / "train.jsonl", self.files / "eval.jsonl"
+        train, evaluation = self.rows / "train.jsonl", self.rows / "eval.jsonl"
         rows = (
             self._rows_again(train, evaluation, settings) if self.config.ckpt.load_enable and train.exists() else None
         )
@@ -202,6 +210,11 @@ def _step_of(checkpoint: str) -> float:
     """The step that a checkpoint's name holds; the director refuses a ``latest`` with any other name."""
     number = checkpoint.removeprefix("global_step")
     return int(number) if number.isdecimal() else float("inf")
+
+
+def _holds(path: Path) -> bool:
+    """Whether a file, or a folder with anything in it, is there."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
 def make_rows(config: Config, settings: RunSettings, say: Say) -> list[Invitation]:

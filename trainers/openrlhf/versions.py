@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import importlib.util
 from collections.abc import Mapping
 
 TRIED = {  # what openrlhf 0.11.2 pins; any of several names will do
@@ -38,6 +39,8 @@ def check_versions(found: Mapping[str, str] | None = None) -> None:
         wrong += [f"{name} {version}, not {wanted}" for name, version in have if version.partition("+")[0] != wanted]
         if not have:
             wrong.append(f"no {' or '.join(names)} ({wanted})")
+    if found is None and importlib.util.find_spec("flash_attn") is None:
+        wrong.append("no flash_attn, which openrlhf imports (2.8.3)")
     if wrong:
         raise ValueError(
             f"spyrl openrlhf was tried with other versions than are installed: {'; '.join(wrong)}. Install "
