@@ -16,11 +16,12 @@ from tiny_world import (
 )
 
 from spy_env import Game, Stage
-from trainers.embedded.config import Actor, Adam, Algo, Config, Data, GameConfig, Kl, Rollout, Train
+from trainers.embedded.config import Actor, Config, Rollout, Train
 from trainers.embedded.loop import deal_games, update
 from trainers.embedded.policy import Policy
-from trainers.game_config import start_curriculum
+from trainers.game_config import GameConfig, start_curriculum
 from trainers.rollout import Seating, play_games
+from trainers.shared_flags import Adam, Algo, Data, Kl
 
 SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
 VOTERS = {Stage.DETECTION: {"voters": "referees", "referees": 16}, Stage.PERFORMING: {"voters": "all"}}
