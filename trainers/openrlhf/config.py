@@ -1,6 +1,6 @@
 """What ``spyrl openrlhf`` reads: our flags, and those of OpenRLHF's on which the count of games or the settings depend.
 
-Names, meanings and defaults are those of ``spyrl train`` where it has them, so that a config moves to the cluster as it is.
+Names, meanings and defaults are those of ``spyrl train`` where it has them, so that its config files are read here, too.
 None stands for a value that follows from others (see ``filled_in``). All other flags go to OpenRLHF as they stand.
 """
 
