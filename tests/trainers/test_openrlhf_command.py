@@ -66,7 +66,12 @@ def environment(tmp_path):
 
 def started(flags, environment):
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *flags], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, *flags],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
 
 
