@@ -38,7 +38,10 @@ pytestmark = [
 
 PREFILL = r"\boxed{"
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 3}}}}
-VLLM = {"rollout": {"engine": "vllm", "max_new_tokens": 64}, "data": {"max_len": 128}}
+VLLM = {
+    "rollout": {"engine": "vllm", "max_new_tokens": 64, "performing": {"max_new_tokens": 8}},
+    "data": {"max_len": 128},
+}
 NEAR = 1e-4  # in fp32 two ways to compute the same differ by about 1e-6
 
 
@@ -196,7 +199,10 @@ def test_prefixes_are_not_cached_where_it_is_switched_off(folders, cached):
 def test_the_engine_follows_every_update_and_does_not_without_a_hand_over(
     folders, architecture, adaptation, monkeypatch
 ):
-    config = {"rollout": {"engine": "vllm", "temperature": 0.8, "max_new_tokens": 64}, "data": {"max_len": 128}}
+    config = {
+        "rollout": {"engine": "vllm", "temperature": 0.8, "max_new_tokens": 64, "performing": {"max_new_tokens": 8}},
+        "data": {"max_len": 128},
+    }
     policy = policy_of(folders[architecture], **config, actor={"adam": {"lr": 0.02}}, **ADAPTATIONS[adaptation])
     for _ in range(3):
         assert policy.update(policies.played(policy), ADVANTAGES)["sampling/logp_difference_max"] < NEAR
@@ -236,7 +242,7 @@ def test_more_prompts_than_are_computed_at_a_time_are_computed_one_after_the_oth
     policy = policy_of(
         folders["llama"],
         data={"max_len": 128},
-        rollout={"engine": "vllm", "micro_batch_size": 64, "max_new_tokens": 64},
+        rollout={"engine": "vllm", "micro_batch_size": 64, "max_new_tokens": 64, "performing": {"max_new_tokens": 8}},
     )
     rng = random.Random(0)
     asked = [Request(" ".join(rng.choices(tiny_world.WORDS, k=120)), f"{i}", Sampling(2)) for i in range(64)]
