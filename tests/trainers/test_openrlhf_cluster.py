@@ -76,7 +76,9 @@ def _deadline(engines):
 
 def trouble(run, **by_row):
     """What happens to which requests of a row."""
-    (Path(run.folder) / TROUBLE).write_text(json.dumps(by_row))
+    file = Path(run.folder) / TROUBLE
+    file.with_suffix(".new").write_text(json.dumps(by_row))
+    file.with_suffix(".new").replace(file)  # engines read it at any time
 
 
 def asked(run):
@@ -228,15 +230,16 @@ def test_a_reply_that_never_comes_ends_at_the_deadline(engines, tmp_path):
 
 
 def test_an_evaluation_in_the_middle_of_an_iteration_moves_nothing(engines, tmp_path):
-    run = settings(tmp_path, eval_samples=3)
+    run = settings(tmp_path, eval_samples=3, deadline_s=120.0)
     training, held_out = invitations(run, 4), invitations(run, 2, EVAL)
-    trouble(run, **{"1": {"is slow": [0, 4]}})
+    trouble(run, **{"1": {"waits": [0, 4]}})
     first = [dispatched(engine, row) for engine, row in zip(engines, training[:2], strict=True)]
     until(lambda: asked(run)["1"])
     evaluated = answers(*(dispatched(engine, row) for engine, row in zip(engines, held_out, strict=True)))
     assert [len(row) for row in evaluated] == [3, 3]
     assert closed(run) == []
     assert [line["step"] for line in read_log(tmp_path / "evaluations.jsonl")] == [0]
+    trouble(run)
     answers(*first)
     assert_played(run, training[:2])
     answers(*(dispatched(engines[0], row) for row in training[2:]))
@@ -282,9 +285,9 @@ def test_a_second_job_in_the_cluster_has_a_director_of_its_own(engines, address,
 
 
 def test_rows_of_an_engine_that_dies_are_played_elsewhere_and_counted_once(engines, tmp_path):
-    run = settings(tmp_path, batch_size=4)
+    run = settings(tmp_path, batch_size=4, deadline_s=120.0)
     rows = invitations(run, 4)
-    trouble(run, **{row.seed: {"is slow": [4, 8]} for row in rows[2:]})
+    trouble(run, **{row.seed: {"waits": [4, 8]} for row in rows[2:]})
     here, there = (
         [dispatched(engine, row) for row in some] for engine, some in zip(engines, (rows[:2], rows[2:]), strict=True)
     )

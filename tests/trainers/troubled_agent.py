@@ -63,4 +63,6 @@ class TroubledEngine:
     async def _befall(self, trouble: str) -> None:
         if trouble == "raises":
             raise RuntimeError("the engine is in trouble")
-        await asyncio.sleep(3 if trouble == "is slow" else 3600)
+        while trouble in self._troubles():  # "waits" ends with the trouble, "hangs" never does
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(3600 if trouble == "hangs" else 0)
