@@ -166,9 +166,11 @@ def test_evaluations_move_neither_count_nor_baselines(run, tmp_path):
 def test_every_evaluation_is_one_point_of_the_curves(run, tmp_path):
     director = Director(run)
     for votes in (RIGHT, WRONG):
-        for seed in "01":
+        for seed in "10":
             director.evaluated(seed, [voted(votes, f"7/eval/{seed}/0")])
         play(director, 1)
+        held_out = read_games(tmp_path / f"run/games/eval_{director.iteration - 2:06d}.jsonl")
+        assert [game.seed for game in held_out] == ["7/eval/0/0", "7/eval/1/0"]
     points = read_log(tmp_path / "run/evaluations.jsonl")
     assert [(line["step"], line["detection accuracy"]) for line in points] == [(0, 1.0), (1, 0.0)]
 

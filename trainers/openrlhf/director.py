@@ -112,7 +112,8 @@ class Director:
         self._evaluated[seed] = tuple(games)
         if len(self._evaluated) < self.run.eval_rows:
             return
-        step, everything = self.iteration - 1, [game for games in self._evaluated.values() for game in games]
+        step = self.iteration - 1
+        everything = [game for seed in sorted(self._evaluated) for game in self._evaluated[seed]]  # whoever came first
         self._evaluated = {}
         write_games_anew(games_file(self._folder, step, "eval"), everything)
         measured = measure(everything, self.run.start.rewards)
