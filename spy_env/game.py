@@ -112,7 +112,7 @@ class Game:
     detection_words: int | None = None  # the document is cut further in vote prompts where the ballot needs the room
     shown_characters: Mapping[Seat, int] = field(
         default_factory=dict
-    )  # performances cut on the ballot, where it must be
+    )  # of performances that the ballot has no room for
     replies: Mapping[Stage, Mapping[Seat, RawReply]] = field(
         default_factory=lambda: {Stage.PERFORMING: {}, Stage.DETECTION: {}}
     )

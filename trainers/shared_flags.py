@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
+
 
 @dataclass(frozen=True)
 class Adam:
@@ -39,3 +41,13 @@ class Data:
     input_key: str = "text"  # the field of a JSONL row that holds the text
     max_len: int = 4096  # prompt + reply in tokens; documents are shortened to fit
     max_samples: int | None = None  # use only the first documents
+
+
+def check_memory_share(share: float) -> None:
+    """``--vllm.gpu_memory_utilization`` is of a GPU's memory.
+
+    Raises:
+        ValueError: no share.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"--vllm.gpu_memory_utilization is {share}; it is a share between 0 and 1")

@@ -10,9 +10,8 @@ from typing import Any
 import tiny_world
 
 from spy_env import Game, Stage
-from trainers.curriculum import Curriculum
 from trainers.engines import Sampling
-from trainers.game_config import GameConfig, reward_rules_of, rules_of, schedule_of
+from trainers.game_config import GameConfig, rules_of, start_curriculum
 from trainers.openrlhf.director import Assigned, Director
 from trainers.openrlhf.invitation import Invitation, RunSettings
 from trainers.samples import Sample
@@ -84,14 +83,13 @@ class LocalDirection:
 def settings(folder: Any, **changed: Any) -> RunSettings:
     """A run in the tiny world; ``game`` holds flags of ``--game.*``."""
     game = GameConfig(task=tiny_world.TASK, **{"players": 4, "mask_fraction": 0.2, **changed.pop("game", {})})
-    start = Curriculum.start(schedule_of(game), reward_rules_of(game))
     values = {
         "folder": str(folder),
         "checkpoints": str(folder / "checkpoints"),
         "resume": False,
         "task": game.task,
         "rules": rules_of(game),
-        "start": start,
+        "start": start_curriculum(game, 7),
         "sampling": {Stage.PERFORMING: Sampling(6), Stage.DETECTION: Sampling(4)},
         "template_options": {},
         "max_len": 64,

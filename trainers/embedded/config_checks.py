@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainers.embedded.lineup import check_fixed, check_opponents
 from trainers.game_config import check_room, check_seats
 from trainers.settings import check_least, value_at
+from trainers.shared_flags import LOWEST_IN_VLLM, check_memory_share
 
 if TYPE_CHECKING:
     from trainers.embedded.config import Config
@@ -36,7 +37,6 @@ ONE_OF = {
     "rollout.engine": ("transformers", "vllm"),
     "ds.param_dtype": ("auto", "bf16", "fp32"),
 }
-LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
 
 
 def check_values(config: Config) -> None:
@@ -69,8 +69,7 @@ def check_together(config: Config) -> None:
 
 
 def _check_engine(config: Config) -> None:
-    temperature, share = config.rollout.temperature, config.vllm.gpu_memory_utilization
+    temperature = config.rollout.temperature
     if config.rollout.engine == "vllm" and temperature < LOWEST_IN_VLLM:
         raise ValueError(f"--rollout.temperature is {temperature}; vLLM samples at {LOWEST_IN_VLLM} where it is lower")
-    if not 0 < share <= 1:
-        raise ValueError(f"--vllm.gpu_memory_utilization is {share}; it is a share between 0 and 1")
+    check_memory_share(config.vllm.gpu_memory_utilization)

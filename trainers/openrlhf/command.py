@@ -140,7 +140,7 @@ def plan(job: Job) -> str:
     return (
         f"# {config.train.iterations} iterations of up to {games} games with {config.game.players} players "
         f"({config.game.task}, voters {config.game.voters}, schedule {config.game.schedule})\n"
-        f"# {config.rows_per_episode} rows in {job.files}{held_out}; results in {job.folder}"
+        f"# {config.rows_per_episode} rows in {job.rows}{held_out}; results in {job.folder}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainers.game_config import check_room, check_seats
 from trainers.settings import check_least
+from trainers.shared_flags import LOWEST_IN_VLLM, check_memory_share
 
 if TYPE_CHECKING:
     from trainers.openrlhf.config import Config
@@ -26,7 +27,6 @@ AT_LEAST = {  # where a value is given
     2: ("ckpt.max_num",),  # OpenRLHF removes the oldest checkpoint before it writes the next
     0: ("eval.games", "algo.kl.init_coef"),
 }
-LOWEST_IN_VLLM = 0.01  # vLLM's own bound of temperatures
 
 
 def check_values(config: Config) -> None:
@@ -79,9 +79,7 @@ def check_together(config: Config) -> None:
             f"--eval.steps is {config.eval.steps}, more than --train.iterations {config.train.iterations}: held-out games would "
             "never be played; leave it out to play them after the last"
         )
-    latest = (
-        config.train.iterations - 2
-    )  # with OpenRLHF's queue of one iteration, the generator knows of no later weights
+    latest = config.train.iterations - 2  # with OpenRLHF's queue of one, its generator knows of no later weights
     if config.train.async_enable and config.eval.games and (config.eval.steps or config.train.iterations) > latest:
         raise ValueError(
             "--train.async_enable evaluates between iterations that are generated, never the last weights; give --eval.steps "
@@ -135,9 +133,8 @@ def _check_ranks(config: Config) -> None:
 
 def _check_engines(config: Config) -> None:
     actor, vllm, train = config.actor, config.vllm, config.train
-    share = vllm.gpu_memory_utilization
-    if share is not None and not 0 < share <= 1:
-        raise ValueError(f"--vllm.gpu_memory_utilization is {share}; it is a share between 0 and 1")
+    if vllm.gpu_memory_utilization is not None:
+        check_memory_share(vllm.gpu_memory_utilization)
     if not train.colocate_all:
         return
     gpus = actor.num_nodes * actor.num_gpus_per_node

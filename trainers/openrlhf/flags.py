@@ -188,9 +188,8 @@ def without_settings_of_spyrl_train(row: Mapping[str, Any], where: str) -> dict[
         group, name = _group_of(kept, flag)
         if group is not None and group[name] == default:
             del group[name]
-    for group_name in ("opponents",):
-        if kept.get(group_name) == {}:
-            del kept[group_name]
+    if kept.get("opponents") == {}:
+        del kept["opponents"]
     if kept.get("ds", {}).get("lora") == {}:
         del kept["ds"]["lora"]
     return kept

@@ -9,12 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spy_env import Game, Stage
+from spy_env import Stage
 from trainers.encoder import Encoder
 from trainers.openrlhf.answer import Answer, answer_of, evaluation_of
 from trainers.openrlhf.dealing import deal_games, places_of
 from trainers.openrlhf.engine import CalledEngine
 from trainers.openrlhf.invitation import EVAL, TRAIN, Invitation, RunSettings, from_json
+from trainers.rollout import Played
 from trainers.room import Room
 from trainers.samples import samples_of
 from trainers.table import Table, play_games
@@ -80,10 +81,8 @@ class Host:
     async def _train(
         self, invitation: Invitation, engine: CalledEngine, direction: Direction, assigned: Assigned
     ) -> list[Answer]:
-        run, curriculum = invitation.run, assigned.curriculum
-        room = Room([engine], run.sampling, run.max_len)
-        dealt = await self._dealt(invitation, assigned.iteration, curriculum.stage, room)
-        played = await play_games(dealt, room, engine.generate)
+        curriculum = assigned.curriculum
+        played = await self._played(invitation, assigned.iteration, curriculum.stage, engine)
         games = [one.game for one in played]
         worth = curriculum.advantages(games, curriculum.stage)
         answers = [
@@ -99,19 +98,20 @@ class Host:
         return answers
 
     async def _evaluate(self, invitation: Invitation, engine: CalledEngine, direction: Direction) -> list[Answer]:
-        run = invitation.run
-        room = Room([engine], run.sampling, run.max_len)
-        dealt = await self._dealt(invitation, 0, None, room)
-        played = await play_games(dealt, room, engine.generate)
+        played = await self._played(invitation, 0, None, engine)
         games = [one.game for one in played]
         await direction.evaluated(invitation.seed, games)
         places = places_of(games, None, invitation.samples)
-        return [evaluation_of(played[place.game], place, run.start.rewards) for place in places]
+        return [evaluation_of(played[place.game], place, invitation.run.start.rewards) for place in places]
 
-    async def _dealt(self, invitation: Invitation, iteration: int, stage: Stage | None, room: Room) -> list[Game]:
+    async def _played(
+        self, invitation: Invitation, iteration: int, stage: Stage | None, engine: CalledEngine
+    ) -> list[Played]:
         """The games of a row. Long documents take a while to fit, in which the engine works on the rows before."""
+        room = Room([engine], invitation.run.sampling, invitation.run.max_len)
         async with self._dealing:
-            return await asyncio.to_thread(deal_games, invitation, iteration, stage, room)
+            dealt = await asyncio.to_thread(deal_games, invitation, iteration, stage, room)
+        return await play_games(dealt, room, engine.generate)
 
     def _encoder_of(self, invitation: Invitation, tokenizer: Any) -> Encoder:
         """One for the whole run, since it remembers prompts; every call brings a tokenizer of its own."""
