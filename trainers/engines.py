@@ -7,24 +7,29 @@ request's place, so that the rest of the batch is kept; a bug raises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the replies of a stage are generated. Nothing but the temperature bends the distribution.
+    """How replies are generated. Where they are trained on, nothing but the temperature bends the distribution.
 
     ``prefill`` is put in the mouth of the seat: it belongs to the prompt and isn't trained. ``stop`` ends a reply at
-    the first token that holds it.
+    the first token that holds it. The rest is for evaluations, whose protocols ask for it: ``greedy`` takes the
+    likeliest token, ``top_p`` and ``top_k`` sample among the likeliest (1 and 0: among all).
     """
 
     max_new_tokens: int = 1024
     temperature: float = 1.0
     prefill: str = ""
     stop: str = ""
+    greedy: bool = False
+    top_p: float = 1.0
+    top_k: int = 0
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -33,6 +38,10 @@ class Sampling:
             raise ValueError(
                 f"temperature is {self.temperature}; give a positive one, 1 samples from the model as it is"
             )
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; give a share of at most 1, which samples among all tokens")
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}; give a number of tokens, or 0 to sample among all")
 
 
 class Request(NamedTuple):
@@ -48,7 +57,8 @@ class Reply:
     """What was generated. Token ids and log-probabilities are as sampled; empty where an engine tells none.
 
     ``prompt_ids`` end with the prefill; ``ids`` hold the end-of-sequence token where one was sampled.
-    ``logprobs`` are of the distribution sampled from, natural logarithm, one for each of ``ids``.
+    ``logprobs`` are of the distribution sampled from, natural logarithm, one for each of ``ids``. ``usage``: the tokens
+    of prompt and reply that an endpoint bills, where it tells them.
     """
 
     text: str
@@ -57,6 +67,7 @@ class Reply:
     prompt_ids: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
+    usage: tuple[int, int] | None = None
 
 
 class Failed(NamedTuple):
@@ -131,17 +142,36 @@ class EndpointEngine:
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """Send all requests, ``concurrency`` at a time."""
+        answers = dict(self.as_answered(requests))
+        return [answers[i] for i in range(len(requests))]
+
+    def as_answered(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failed]]:
+        """Each request's place and answer, as they come; a request is taken from ``requests`` when it is its turn.
+
+        Whoever stops iterating waits for what is under way, at most ``concurrency`` answers, and gets none of them.
+        """
         with ThreadPoolExecutor(self._concurrency) as pool:
-            return list(pool.map(self._one, requests))
+            numbered, going = enumerate(requests), dict[Future[Reply | Failed], int]()
+            while True:
+                for i, request in islice(numbered, self._concurrency - len(going)):
+                    going[pool.submit(self._one, request)] = i
+                if not going:
+                    return
+                for done in wait(going, return_when=FIRST_COMPLETED).done:
+                    yield going.pop(done), done.result()
 
     def _one(self, request: Request) -> Reply | Failed:
         sampling = request.sampling
+        only_if_asked: dict[str, Any] = {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
+        if sampling.top_k:  # no part of OpenAI's protocol; servers of open models take it
+            only_if_asked["extra_body"] = {"top_k": sampling.top_k}
         try:
             answer: Any = self._client.chat.completions.create(
                 model=self._model,
                 messages=[{"role": "user", "content": request.prompt}],
                 max_tokens=sampling.max_new_tokens,
-                temperature=sampling.temperature,
+                temperature=0 if sampling.greedy else sampling.temperature,
+                **only_if_asked,
             )
         except self._errors as error:  # also JSON that isn't (a ValueError) or is too deep
             return Failed(f"{self._url}: {type(error).__name__}: {error}")
@@ -153,11 +183,18 @@ class EndpointEngine:
         text = getattr(getattr(first, "message", None), "content", None)
         if not isinstance(text, str):
             return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
-        return Reply(text, truncated=getattr(first, "finish_reason", None) == "length")
+        return Reply(text, truncated=getattr(first, "finish_reason", None) == "length", usage=_usage(answer))
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
         """Unknown here; the endpoint refuses what is too long."""
         return 0
+
+
+def _usage(answer: Any) -> tuple[int, int] | None:
+    """The tokens of prompt and reply that an endpoint says it counted."""
+    told = getattr(answer, "usage", None)
+    prompt, reply = getattr(told, "prompt_tokens", None), getattr(told, "completion_tokens", None)
+    return (prompt, reply) if isinstance(prompt, int) and isinstance(reply, int) else None
 
 
 def _deadline(seconds: float) -> Callable[[Any], None]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from trainers.encoder import Encoder, end_tokens, pad_token
-from trainers.engines import Failed, Reply, Request
+from trainers.engines import Failed, Reply, Request, Sampling
 from trainers.prefill import prefill
 from trainers.tree_attention import method_for, unwrapped
 
@@ -153,7 +153,8 @@ class LocalEngine:
     def _sample(self, rows: list[_Row], logits_BV: Tensor) -> None:
         """One token a row, by inverting the cumulative distribution at the row's own uniform number."""
         temperature_B1 = torch.tensor([[row.request.sampling.temperature] for row in rows], device=logits_BV.device)
-        logprobs_BV = torch.log_softmax(logits_BV.float() / temperature_B1, dim=-1)
+        scores_BV = narrowed(logits_BV.float() / temperature_B1, [row.request.sampling for row in rows])
+        logprobs_BV = torch.log_softmax(scores_BV, dim=-1)
         cumulative_BV = logprobs_BV.double().exp().cumsum(dim=-1)
         uniform_B1 = torch.tensor([[row.rng.random()] for row in rows], dtype=torch.float64, device=logits_BV.device)
         token_B1 = torch.searchsorted(cumulative_BV, uniform_B1 * cumulative_BV[:, -1:], right=True)
@@ -194,6 +195,26 @@ def load_engine(
     except OSError as error:
         raise ValueError(f"no model at {folder!r} ({error}); give a transformers folder or a hub id") from error
     return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer, template_options), rows, max_tokens)
+
+
+def narrowed(scores_BV: Tensor, samplings: Sequence[Sampling]) -> Tensor:
+    """Minus infinity for the tokens that a row's sampling leaves out: first top-k, then top-p of what that leaves.
+
+    Greedy is the likeliest token alone. The likeliest is never left out, and top-p takes as many as first reach it.
+    """
+    keep = [1 if sampling.greedy else sampling.top_k or scores_BV.shape[-1] for sampling in samplings]
+    top_p = [1.0 if sampling.greedy else sampling.top_p for sampling in samplings]
+    if min(keep) >= scores_BV.shape[-1] and min(top_p) == 1:
+        return scores_BV
+    sorted_BV, order_BV = scores_BV.sort(dim=-1, descending=True, stable=True)
+    rank_V = torch.arange(scores_BV.shape[-1], device=scores_BV.device)
+    out_BV = rank_V >= torch.tensor(keep, device=scores_BV.device)[:, None]
+    probability_BV = torch.softmax(sorted_BV.masked_fill(out_BV, float("-inf")), dim=-1)
+    before_BV = probability_BV.cumsum(dim=-1) - probability_BV
+    bent_B1 = torch.tensor([[p < 1] for p in top_p], device=scores_BV.device)
+    out_BV |= bent_B1 & (before_BV >= torch.tensor(top_p, device=scores_BV.device)[:, None])
+    out_BV[:, 0] = False
+    return scores_BV.masked_fill(torch.zeros_like(out_BV).scatter(1, order_BV, out_BV), float("-inf"))
 
 
 def cache_name(model: Any) -> str:

@@ -111,13 +111,13 @@ def engine_arguments(
 
 
 def sampling_params(request: Request, ends: Iterable[int]) -> dict[str, Any]:
-    """A request's sampling: ``ends`` end the reply and stay in it, nothing but the temperature bends the distribution."""
-    digest = hashlib.sha256(request.seed.encode()).digest()
+    """A request's sampling: ``ends`` end the reply and stay in it, nothing bends the distribution that isn't asked for."""
+    digest, sampling = hashlib.sha256(request.seed.encode()).digest(), request.sampling
     return {
-        "max_tokens": request.sampling.max_new_tokens,
-        "temperature": request.sampling.temperature,
-        "top_p": 1.0,
-        "top_k": 0,
+        "max_tokens": sampling.max_new_tokens,
+        "temperature": 0.0 if sampling.greedy else sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
         "min_p": 0.0,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,

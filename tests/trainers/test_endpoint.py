@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 
 import pytest
 from chat_server import Answer, Endpoint, says
@@ -24,23 +22,6 @@ SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(20)}
 REFUSED = Answer(b"{}", 400)  # which OpenAI's client doesn't ask again
 AT_ONCE = {"retry-after-ms": "1"}  # tells OpenAI's client not to pause before it asks again
 FINE = says(r"A bridge. \boxed{1}")
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Endpoint]]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    servers: list[Endpoint] = []
-
-    def start(answer: Callable[[str, int], Answer]) -> Endpoint:
-        servers.append(Endpoint(answer))
-        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.closing.set()
-        server.shutdown()
-        server.server_close()
 
 
 def engine_of(server: Endpoint, timeout: float = 5.0, retries: int = 1, concurrency: int = 16) -> EndpointEngine:

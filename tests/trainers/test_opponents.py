@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from threading import Thread
 
 import pytest
 
@@ -16,7 +14,7 @@ pytest.importorskip("peft", reason="adapters are its")
 import tiny_models
 import tiny_runs
 import tiny_world
-from chat_server import Endpoint, says
+from chat_server import says
 
 from spy_env import Stage, observe, read_games
 from spy_env.observations import read_results
@@ -52,24 +50,6 @@ def trained_on(monkeypatch) -> list[list]:
 
     monkeypatch.setattr(Policy, "update", update)
     return updates
-
-
-@pytest.fixture
-def serve(monkeypatch) -> Iterator[Callable[..., Endpoint]]:
-    pytest.importorskip("openai", reason="endpoints are asked through OpenAI's client")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    servers: list[Endpoint] = []
-
-    def start(answer) -> Endpoint:
-        servers.append(Endpoint(answer))
-        Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.closing.set()
-        server.shutdown()
-        server.server_close()
 
 
 def run(place, output, **groups):

@@ -1,0 +1,116 @@
+"""Ask a model for everything a suite needs, and keep each answer on disk as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from benchmarks.evaluation.contestants import Contestant
+from benchmarks.evaluation.finished import Finished, content_key
+from spy_env.ballot import after_thinking
+from trainers.engines import EndpointEngine, Engine, Failed, Reply, Request, Sampling
+
+FAILURES_IN_A_ROW = 20  # ours: an endpoint that fails so often is down
+ROWS_AT_A_TIME = 64  # ours: what a kill can lose of a local model's work
+
+
+class Ask(NamedTuple):
+    """One text to be generated. ``sample`` tells several answers to one prompt apart."""
+
+    set: str
+    item: str
+    prompt: str
+    sampling: Sampling
+    sample: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model wrote. ``failed`` says why there is none: the infrastructure gave no reply."""
+
+    text: str = ""
+    truncated: bool = False
+    failed: str = ""
+
+    @property
+    def said(self) -> str:
+        """The answer without its ``<think>`` parts."""
+        return after_thinking(self.text).strip()
+
+
+class UnreachableError(OSError):
+    """An endpoint fails every request. What was finished is kept."""
+
+
+def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: int, what: str) -> list[Answer]:
+    """An answer for each ask, in order; those finished before aren't generated again. ``what`` names the progress bar.
+
+    An ask that the infrastructure fails is answered with ``failed`` set and isn't kept, so that a later run tries again.
+
+    Raises:
+        UnreachableError: the endpoint is down.
+    """
+    keys = [content_key(who.fingerprint, ask.prompt, asdict(ask.sampling), ask.sample, seed) for ask in asks]
+    answers = {key: _answer(row) for key in keys if (row := finished.get(key))}
+    missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in answers}
+    if missing:
+        order = sorted(
+            missing, key=lambda key: len(missing[key].prompt)
+        )  # local batches hold prompts of similar length
+        requests = [Request(missing[key].prompt, f"{seed}/{key}", missing[key].sampling) for key in order]
+        bar = tqdm(desc=what, total=len(keys), initial=len(keys) - len(missing), unit="text", dynamic_ncols=True)
+        with bar:
+            for i, reply in as_answered(who.engine, requests, who.name):
+                answers[order[i]] = _kept(reply, order[i], missing[order[i]], who, finished)
+                bar.update()
+    return [answers[key] for key in keys]
+
+
+def _kept(reply: Reply | Failed, key: str, ask: Ask, who: Contestant, finished: Finished) -> Answer:
+    if isinstance(reply, Failed):
+        return Answer(failed=reply.reason)
+    return _answer(
+        finished.add(
+            key,
+            who=who.role,
+            model=who.name,
+            set=ask.set,
+            item=ask.item,
+            sample=ask.sample,
+            text=reply.text,
+            truncated=reply.truncated,
+            usage=reply.usage,
+        )
+    )
+
+
+def _answer(row: dict[str, object]) -> Answer:
+    return Answer(str(row["text"]), bool(row["truncated"]))
+
+
+def as_answered(engine: Engine, requests: Sequence[Request], name: str) -> Iterator[tuple[int, Reply | Failed]]:
+    """Each request's place and its answer, as they come.
+
+    Raises:
+        UnreachableError: ``FAILURES_IN_A_ROW`` requests failed one after another, or all there were.
+    """
+    failures = 0
+    for i, reply in _streamed(engine, requests):
+        failures = failures + 1 if isinstance(reply, Failed) else 0
+        yield i, reply
+        if isinstance(reply, Failed) and failures >= min(FAILURES_IN_A_ROW, len(requests)):
+            raise UnreachableError(
+                f"{name} gave no answer {failures} times in a row; the last: {reply.reason}. Everything finished is kept: run the "
+                "same command again to go on from here"
+            )
+
+
+def _streamed(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, Reply | Failed]]:
+    if isinstance(engine, EndpointEngine):
+        yield from engine.as_answered(requests)
+        return
+    for begin in range(0, len(requests), ROWS_AT_A_TIME):
+        yield from enumerate(engine.generate(requests[begin : begin + ROWS_AT_A_TIME]), start=begin)
