@@ -43,6 +43,10 @@ class Finished:
         """What was finished under a key."""
         return self._rows.get(key)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """All that was finished, by earlier runs too."""
+        return list(self._rows.values())
+
     def add(self, key: str, **row: Any) -> dict[str, Any]:
         """Keep finished work, on the disk when this returns."""
         kept = {"key": key, **row}
