@@ -46,7 +46,7 @@ class JudgeSettings:
                 f"the judge's concurrency is {self.concurrency}, its retries {self.retries} and its timeout {self.timeout}; "
                 "give at least 1, at least 0 and more than 0"
             )
-        if self.price is not None and (len(self.price) != 2 or not all(0 <= dollars for dollars in self.price)):
+        if self.price is not None and (len(self.price) != 2 or min(self.price) < 0):
             raise ValueError(
                 f"the judge's price is {self.price}; give dollars per million tokens of prompt and of reply"
             )
