@@ -152,7 +152,7 @@ def judged(pair: Pair, criterion: str, first: Verdict, second: Verdict) -> Outco
     return Outcome(pair, criterion, names[0] if names[0] == names[1] else TIE, *names)
 
 
-def scores(set: str, criterion: str, outcomes: Sequence[Outcome], seed: int) -> list[Score]:
+def scores(name: str, criterion: str, outcomes: Sequence[Outcome], seed: int) -> list[Score]:
     """What the outcomes of one set by one criterion come to."""
     told = [outcome for outcome in outcomes if outcome.winner is not None]
     asked = [outcome for outcome in told if outcome.asked]
@@ -181,7 +181,7 @@ def scores(set: str, criterion: str, outcomes: Sequence[Outcome], seed: int) -> 
         "flips": (mean([float(outcome.flipped) for outcome in asked], seed), {}),
     }
     return [
-        score_of(set, f"{metric}, {criterion}", AGAINST, interval, seen) for metric, (interval, seen) in rated.items()
+        score_of(name, f"{metric}, {criterion}", AGAINST, interval, seen) for metric, (interval, seen) in rated.items()
     ]
 
 
