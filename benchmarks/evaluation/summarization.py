@@ -1,0 +1,184 @@
+"""The summarization suite: ROUGE-L on LongBench's five sets and three more, and summaries judged against the base's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from benchmarks.evaluation.contestants import Contestant, EstimatedReader
+from benchmarks.evaluation.data_sets import Items, read_set
+from benchmarks.evaluation.finished import Finished
+from benchmarks.evaluation.generations import Ask, answer_all
+from benchmarks.evaluation.results import Results, Score
+from benchmarks.evaluation.rouge_scores import has_words, is_chinese
+from benchmarks.evaluation.run import Calls, Run
+from benchmarks.evaluation.shortening import CHINESE_MARK, MARK, Fitted, fitted
+from benchmarks.evaluation.summarization_tasks import DATA_SETS, TASKS, Framed, framed
+from benchmarks.evaluation.summary_scores import LEAD, Written, scored, set_scores
+from trainers import disk
+from trainers.engines import Sampling
+
+if TYPE_CHECKING:
+    from benchmarks.evaluation.judge import Judge
+    from benchmarks.evaluation.pairs import Pair
+
+NAME = "summarization"
+JUDGED_TOKENS = 8192  # of the request that a judge reads, counted as for an endpoint; our choice
+ORDERS = 2  # in which a judge is asked about a pair
+CRITERIA = {
+    "overall": "which summary serves a reader of the document better: it is true to the document, holds what matters most "
+    "in it, does what was asked, and reads well"
+}
+
+
+def items(run: Run) -> dict[str, Items]:
+    """The items by data set; a reference without a word is none.
+
+    Raises:
+        ValueError: a set can't be read, or there is none at all.
+    """
+    found: dict[str, Items] = {}
+    for name in run.chosen(tuple(DATA_SETS)):
+        read = read_set(DATA_SETS[name], run.data, run.limit, run.seed)
+        if read is None:
+            run.say(f"{NAME}: {name} is left out: {run.data} has no {name}.jsonl")
+            continue
+        found[name] = _checked(name, read)
+        for reason, count in found[name].excluded.items():
+            run.say(f"{NAME}: {count} of {read.total} items of {name} are left out: {reason}")
+    if not found:
+        raise ValueError(
+            f"{NAME} has no data set to evaluate ({', '.join(run.sets) or 'all wanted'}, from {run.data or 'the hub'}); its "
+            f"sets are {list(DATA_SETS)}, and a folder of --data has one JSONL file for each"
+        )
+    return found
+
+
+def _checked(name: str, read: Items) -> Items:
+    """Items whose texts are texts, with lists of references that have words."""
+    rows, excluded = [], Counter(read.excluded)
+    for row in read.rows:
+        where = f"{read.source}, item {row['id']}"
+        references = [row["references"]] if isinstance(row["references"], str) else row["references"]
+        if not isinstance(references, list) or not all(isinstance(reference, str) for reference in references):
+            raise ValueError(f"{where}: the references are {str(references)[:80]!r}; give a text or a list of texts")
+        for field in ("document", "query", "examples"):
+            if not isinstance(row.get(field) or "", str):
+                raise ValueError(f"{where}: {field} is {str(row[field])[:80]!r}; give a text")
+        if with_words := [reference for reference in references if has_words(reference)]:
+            rows.append({**row, "references": with_words})
+        else:
+            excluded["no references"] += 1
+    if not rows:
+        raise ValueError(f"{read.source}: no item of {name} has a reference with words in it; nothing could be scored")
+    return read._replace(rows=rows, excluded=dict(excluded))
+
+
+def calls(run: Run, found: dict[str, Items], against: bool, judged: bool) -> Calls:
+    """One text an item, and the judge's questions on each pair."""
+    texts = sum(len(read.rows) for read in found.values())
+    return Calls(texts, ORDERS * texts * len(CRITERIA) if against and judged else 0)
+
+
+def generate(run: Run, found: dict[str, Items], who: Contestant) -> Written:
+    """A summary of every document.
+
+    Raises:
+        ValueError: a prompt doesn't fit even without its document.
+        UnreachableError: the endpoint is down.
+    """
+    asks, shortened = [], Counter[str]()
+    rows = [(name, row) for name, read in found.items() for row in read.rows]
+    for name, row in tqdm(rows, desc=f"{who.role}: prompts of {NAME}", unit="text", dynamic_ncols=True, delay=5):
+        prompt, cut = _prompt(name, row, who)
+        shortened[name] += cut
+        asks.append(Ask(name, row["id"], prompt, Sampling(TASKS[name].new_tokens, greedy=True)))
+    finished = Finished(run.output / NAME / "generations.jsonl")
+    answers = iter(answer_all(who, asks, finished, run.seed, f"{who.role}: {NAME}"))
+    return Written({name: [next(answers) for _ in read.rows] for name, read in found.items()}, dict(shortened))
+
+
+def _prompt(name: str, row: dict[str, Any], who: Contestant) -> Fitted:
+    room = None if who.max_len is None else who.max_len - TASKS[name].new_tokens
+    try:
+        return _shortened(framed(name, row), lambda prompt: who.reader.count_tokens(prompt, ""), room)
+    except ValueError as error:
+        raise ValueError(f"{name}, item {row['id']}, for {who.name} with {who.max_len} tokens: {error}") from error
+
+
+def _shortened(parts: Framed, count: Callable[[str], int], room: int | None) -> Fitted:
+    return fitted(parts.middle, parts.around, count, room, CHINESE_MARK if is_chinese(parts.before) else MARK)
+
+
+def score(run: Run, found: dict[str, Items], answers: dict[str, Any], judge: Judge | None) -> Results:
+    """ROUGE-L of each contestant and of the documents' leads, the differences to the base, and the judged pairs.
+
+    Raises:
+        ValueError: a package for ROUGE isn't installed.
+        UnreachableError, CostCapError: the judge's.
+    """
+    written: dict[str, Written] = answers
+    scores: list[Score] = []
+    lines: list[dict[str, Any]] = []
+    texts = sum(len(read.rows) for read in found.values()) * (len(written) + 1)
+    with tqdm(desc=f"{NAME}: ROUGE", total=texts, unit="text", dynamic_ncols=True) as bar:
+        for name, read in found.items():
+            of_set, lines_of_set = set_scores(name, read, written, bar)
+            scores += of_set
+            lines += lines_of_set
+    kept = run.output / NAME / "scores.jsonl"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    disk.write_whole(kept, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    notes = [_source(name, read) for name, read in found.items()]
+    if judge and "base" in written:
+        from benchmarks.evaluation.pairs import compare
+
+        pairs, shortened = _pairs(found, written)
+        scores += compare(judge, pairs, CRITERIA, run.seed, run.output / NAME)
+        notes.append(f"the judge read {shortened} of {len(pairs)} documents shortened to {JUDGED_TOKENS} tokens")
+    return Results(NAME, scores, _protocol(found), notes)
+
+
+def _source(name: str, read: Items) -> str:
+    left_out = ", ".join(f"{count}: {reason}" for reason, count in read.excluded.items())
+    used = f"{name}: {len(read.rows)} of {read.total} items from {read.source}"
+    return f"{used}; left out {left_out}" if left_out else used
+
+
+def _pairs(found: dict[str, Items], written: Mapping[str, Written]) -> tuple[list[Pair], int]:
+    """What both wrote on each document, and for how many the document is shortened for the judge."""
+    from benchmarks.evaluation.pairs import Pair
+
+    reader, pairs, cut = EstimatedReader(), [], 0
+    for name, read in found.items():
+        texts = [[scored(name, answer) for answer in written[who].answers[name]] for who in ("model", "base")]
+        for row, ours, theirs in zip(read.rows, *texts, strict=True):
+            if ours is None or theirs is None:
+                continue
+            parts = framed(name, {**row, "examples": None})
+            request = _shortened(parts, lambda prompt: reader.count_tokens(prompt, ""), JUDGED_TOKENS)
+            cut += request.shortened
+            pairs.append(Pair(name, row["id"], request.prompt, ours, theirs))
+    return pairs, cut
+
+
+def _protocol(found: dict[str, Items]) -> dict[str, Any]:
+    return {
+        "metrics": "the rouge package's rouge-l F as LongBench computes it (summary level, sentences end at full stops; the "
+        "published column), and Google's rougeL F beside it; each the best over the references",
+        "language": "where a fifth or more of a reference's letters are Han or kana, both packages are given jieba's words; "
+        "Google's is given words of any alphabet where most letters aren't a-z, which are all that its own tokenizer keeps",
+        "prompts": "our own, one message through the model's chat template; scores of LongBench's prompts differ, and it "
+        "gives SAMSum's to the model without a template",
+        "decoding": {name: f"greedy, at most {TASKS[name].new_tokens} new tokens" for name in found},
+        "scored": "what follows a model's thinking, without white space around it; of SAMSum the first line. An answer "
+        "without a word scores 0 and is counted as empty; what the infrastructure failed is left out and counted",
+        "shortening": "where a prompt and its answer exceed the model's length, the document (of SAMSum with examples: the "
+        "examples) loses its middle, with a mark in its place; half of the kept characters are from each end",
+        LEAD: {name: f"the document's first {TASKS[name].lead} words or Chinese characters" for name in found},
+        "judged": {"criteria": dict(CRITERIA), "longest request": f"{JUDGED_TOKENS} tokens, estimated from bytes"},
+    }
