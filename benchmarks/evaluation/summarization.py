@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
@@ -13,6 +13,8 @@ from benchmarks.evaluation.contestants import Contestant, EstimatedReader
 from benchmarks.evaluation.data_sets import Items, read_set
 from benchmarks.evaluation.finished import Finished
 from benchmarks.evaluation.generations import Ask, answer_all
+from benchmarks.evaluation.judge import Judge
+from benchmarks.evaluation.pairs import PROTOCOL, Pair, compare
 from benchmarks.evaluation.results import Results, Score
 from benchmarks.evaluation.rouge_scores import has_words, is_chinese
 from benchmarks.evaluation.run import Calls, Run
@@ -22,13 +24,9 @@ from benchmarks.evaluation.summary_scores import LEAD, Written, scored, set_scor
 from trainers import disk
 from trainers.engines import Sampling
 
-if TYPE_CHECKING:
-    from benchmarks.evaluation.judge import Judge
-    from benchmarks.evaluation.pairs import Pair
-
 NAME = "summarization"
 JUDGED_TOKENS = 8192  # of the request that a judge reads, counted as for an endpoint; our choice
-ORDERS = 2  # in which a judge is asked about a pair
+ORDERS = 2  # in which a judge is asked about a pair, by all criteria at once
 CRITERIA = {
     "overall": "which summary serves a reader of the document better: it is true to the document, holds what matters most "
     "in it, does what was asked, and reads well"
@@ -81,7 +79,7 @@ def _checked(name: str, read: Items) -> Items:
 def calls(run: Run, found: dict[str, Items], against: bool, judged: bool) -> Calls:
     """One text an item, and the judge's questions on each pair."""
     texts = sum(len(read.rows) for read in found.values())
-    return Calls(texts, ORDERS * texts * len(CRITERIA) if against and judged else 0)
+    return Calls(texts, ORDERS * texts if against and judged else 0)
 
 
 def generate(run: Run, found: dict[str, Items], who: Contestant) -> Written:
@@ -132,15 +130,14 @@ def score(run: Run, found: dict[str, Items], answers: dict[str, Any], judge: Jud
             lines += lines_of_set
     kept = run.output / NAME / "scores.jsonl"
     kept.parent.mkdir(parents=True, exist_ok=True)
-    disk.write_whole(kept, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    notes = [_source(name, read) for name, read in found.items()]
+    disk.write_whole(kept, "".join(json.dumps(line) + "\n" for line in lines))
+    notes, protocol = [_source(name, read) for name, read in found.items()], _protocol(found)
     if judge and "base" in written:
-        from benchmarks.evaluation.pairs import compare
-
         pairs, shortened = _pairs(found, written)
-        scores += compare(judge, pairs, CRITERIA, run.seed, run.output / NAME)
+        scores += compare(judge, pairs, CRITERIA, run.seed, run.output / NAME, f"{NAME}: pairs")
         notes.append(f"the judge read {shortened} of {len(pairs)} documents shortened to {JUDGED_TOKENS} tokens")
-    return Results(NAME, scores, _protocol(found), notes)
+        protocol |= _judging()
+    return Results(NAME, scores, protocol, notes)
 
 
 def _source(name: str, read: Items) -> str:
@@ -151,8 +148,6 @@ def _source(name: str, read: Items) -> str:
 
 def _pairs(found: dict[str, Items], written: Mapping[str, Written]) -> tuple[list[Pair], int]:
     """What both wrote on each document, and for how many the document is shortened for the judge."""
-    from benchmarks.evaluation.pairs import Pair
-
     reader, pairs, cut = EstimatedReader(), [], 0
     for name, read in found.items():
         texts = [[scored(name, answer) for answer in written[who].answers[name]] for who in ("model", "base")]
@@ -180,5 +175,13 @@ def _protocol(found: dict[str, Items]) -> dict[str, Any]:
         "shortening": "where a prompt and its answer exceed the model's length, the document (of SAMSum with examples: the "
         "examples) loses its middle, with a mark in its place; half of the kept characters are from each end",
         LEAD: {name: f"the document's first {TASKS[name].lead} words or Chinese characters" for name in found},
-        "judged": {"criteria": dict(CRITERIA), "longest request": f"{JUDGED_TOKENS} tokens, estimated from bytes"},
+    }
+
+
+def _judging() -> dict[str, Any]:
+    return {
+        "judged request": f"the task and the document, which loses its middle beyond {JUDGED_TOKENS} tokens estimated from "
+        "bytes; examples aren't shown",
+        "criteria": dict(CRITERIA),
+        **PROTOCOL,
     }

@@ -40,7 +40,7 @@ def set_scores(
     texts = {who: [scored(name, answer) for answer in theirs.answers[name]] for who, theirs in written.items()}
     texts[LEAD] = [shorten(row["document"], TASKS[name].lead) for row in read.rows]
     lines = [
-        {"set": name, "item": row["id"], "who": who, "scored": text, "scores": _measured(variants, text, row, bar)}
+        {"set": name, "item": row["id"], "who": who, "scores": _measured(variants, text, row, bar)}
         for who, theirs in texts.items()
         for row, text in zip(read.rows, theirs, strict=True)
     ]
