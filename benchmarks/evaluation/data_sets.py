@@ -6,6 +6,7 @@ What can't be evaluated is counted with its reason, never dropped in silence; a 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 IDS = ("id", "_id", "unique_id", "question_id", "Record ID", "index", "ID", "pid")
 NOT_FOR_EVALUATION = ("corpus", "train")  # in a file's name
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Hub(NamedTuple):
@@ -82,7 +84,13 @@ def read_set(data_set: DataSet, folder: Path | None, limit: int | None, seed: in
 
 
 def drawn(rows: list[dict[str, Any]], wanted: int | None, seed: int, name: str) -> list[dict[str, Any]]:
-    """As many rows as wanted (None: all), drawn by ``seed`` and in their order; more add to those of fewer."""
+    """As many rows as wanted (None: all), drawn by ``seed`` and in their order; more add to those of fewer.
+
+    Raises:
+        ValueError: fewer than one is wanted.
+    """
+    if wanted is not None and wanted < 1:
+        raise ValueError(f"limit is {wanted}; evaluate at least 1 item of each set, or leave it out")
     if wanted is None or wanted >= len(rows):
         return rows
     order = list(range(len(rows)))
@@ -132,6 +140,10 @@ def json_rows(file: Path) -> Iterator[dict[str, Any]]:
                 ) from error
             if not isinstance(row, dict):
                 raise ValueError(f"{file}:{number}: {type(row).__name__} instead of a JSON object")
+            if b"\\u" in line and _HALF_CHARACTER.search(json.dumps(row, ensure_ascii=False)):
+                raise ValueError(
+                    f"{file}:{number}: a text holds half a character, which no tokenizer reads; mend or remove it"
+                )
             yield row
 
 
