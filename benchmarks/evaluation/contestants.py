@@ -14,7 +14,7 @@ from typing import Any
 from trainers.engines import EndpointEngine, Engine, Reader
 
 # http://host:port/path:model; what follows the host's colon is its port
-_URL_AND_MODEL = re.compile(r"(https?://(?:\[[^\]]+\]|[^/:#]+)(?::\d+)?+(?:/[^:#]*+)?+)[:#](.+)")
+_URL_AND_MODEL = re.compile(r"(https?://(?:\[[^\]]+\]|[^/:#\[]+)(?::\d++(?=[/:#]|$))?+(?:/[^:#]*+)?+)[:#](.+)")
 LONGEST = 16384  # prompt + reply in tokens, as published; shorter where the model is
 BYTES_A_TOKEN = 3  # our guess for an endpoint, which tells no token counts: rather too many tokens than too few
 WEIGHTS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
