@@ -53,17 +53,25 @@ class Results:
 
 
 def write_results(results: Results, folder: Path, about: Mapping[str, Any]) -> None:
-    """Write ``results.json``: the suite's numbers and ``about``, what was evaluated and with which settings and versions."""
+    """Write ``results.json``: the suite's numbers and ``about``, what was evaluated and with which settings and versions.
+
+    A value that nothing could be computed from is null there: JSON has no nan.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     row = {"suite": results.suite, **about, "protocol": dict(results.protocol), "notes": list(results.notes)}
-    row["scores"] = [asdict(score) for score in results.scores]
+    row["scores"] = [
+        {**asdict(score), "value": score.value if score.value == score.value else None} for score in results.scores
+    ]
     disk.write_whole(folder / "results.json", json.dumps(row, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_results(file: Path) -> tuple[Results, dict[str, Any]]:
     """What ``write_results`` wrote: the results and what they are about."""
     row = json.loads(file.read_text(encoding="utf-8"))
-    scores = [Score(**score) for score in row.pop("scores")]
+    scores = [
+        Score(**{**score, "value": float("nan") if score["value"] is None else score["value"]})
+        for score in row.pop("scores")
+    ]
     return Results(row.pop("suite"), scores, row.pop("protocol"), row.pop("notes")), row
 
 
