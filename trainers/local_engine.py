@@ -202,6 +202,10 @@ def narrowed(scores_BV: Tensor, samplings: Sequence[Sampling]) -> Tensor:
 
     Greedy is the likeliest token alone. The likeliest is never left out, and top-p takes as many as first reach it.
     """
+    if all(sampling.greedy for sampling in samplings):  # to sort a vocabulary takes longer than a small model's step
+        best_B1 = scores_BV.argmax(dim=-1, keepdim=True)
+        nothing_BV = torch.full_like(scores_BV, float("-inf"))
+        return nothing_BV.scatter(1, best_B1, scores_BV.gather(1, best_B1))
     keep = [1 if sampling.greedy else sampling.top_k or scores_BV.shape[-1] for sampling in samplings]
     top_p = [1.0 if sampling.greedy else sampling.top_p for sampling in samplings]
     if min(keep) >= scores_BV.shape[-1] and min(top_p) == 1:
