@@ -341,15 +341,15 @@ def test_published_sets_have_real_items(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_small_model_summarizes_a_real_document(tmp_path):
+def test_the_small_model_summarizes_a_real_meeting(tmp_path, monkeypatch):
     from benchmarks.evaluation.contestants import Loading
     from benchmarks.evaluation.contestants import contestant as loaded
 
-    folder = shared_data("summ_multi_news.jsonl").parent
-    run = Run(tmp_path / "out", folder, limit=1, sets=("multi_news", "qmsum"))
-    who = loaded("model", "smollm2-135m", Loading(max_len=2048))
+    folder = shared_data("summ_qmsum.jsonl").parent
+    monkeypatch.setitem(TASKS, "qmsum", TASKS["qmsum"]._replace(new_tokens=64))  # a CPU takes minutes for 512
+    run = Run(tmp_path / "out", folder, limit=1, sets=("qmsum",))
+    who = loaded("model", "smollm2-135m", Loading(max_len=640))
     found = summarization.items(run)
     results = summarization.score(run, found, {"model": summarization.generate(run, found, who)}, None)
-    for name in found:
-        assert 0.05 < of(results, name, "model").value < 0.6
+    assert 0.05 < of(results, "qmsum", "model").value < 0.6
     assert of(results, "qmsum", "model").counts["shortened"] == 1
