@@ -94,9 +94,11 @@ def test_the_reference_decides_which_language_is_compared():
 
 
 def test_texts_longer_than_the_packages_recursion_are_scored():
-    words = " ".join(f"w{i}" for i in range(sys.getrecursionlimit() * 2 // 3))
     limit = sys.getrecursionlimit()
-    assert rouge_package(words, [words]) == pytest.approx(1, abs=1e-7)
+    answer = " ".join(f"w{i}" for i in range(limit * 2 // 3))
+    reference = "w0 " + " ".join(f"v{i}" for i in range(limit * 2 // 3))  # one word in common, at the far end
+    assert rouge_package(answer, [reference]) == pytest.approx(2 / (limit * 4 // 3 + 1), rel=0.01)
+    assert rouge_package(answer, [answer]) == pytest.approx(1, abs=1e-7)
     assert sys.getrecursionlimit() == limit
 
 
