@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import mean
@@ -20,7 +21,7 @@ def words(text: str) -> list[str]:
 def distinct_2(text: str) -> float:
     """The share of a text's pairs of neighbouring words that are different ones (Li et al. 2016); nan below two words."""
     found = words(text)
-    pairs = list(zip(found, found[1:], strict=False))
+    pairs = list(pairwise(found))
     return len(set(pairs)) / len(pairs) if pairs else float("nan")
 
 
