@@ -132,13 +132,13 @@ def _contestants(args: argparse.Namespace) -> list[Contestant]:
     if not args.model:
         return []
     loading = loading_of(args)
-    model = contestant("model", args.model, loading)
-    if not args.base:
-        return [model]
-    base = contestant("base", args.base, loading)
-    if base.fingerprint == model.fingerprint:
-        base.fingerprint += " (as the base)"
-    return [model, base]
+    named = {"model": args.model, "base": args.base}
+    found = [contestant(role, name, loading) for role, name in named.items() if name]
+    for one in found:
+        one.max_new_tokens = args.max_new_tokens
+    if len({one.fingerprint for one in found}) < len(found):
+        found[1].fingerprint += " (as the base)"
+    return found
 
 
 def _about(
@@ -154,6 +154,7 @@ def _about(
         "chat_template_kwargs": args.chat_template_kwargs,
         "data": args.data or "hub",
         "limit": args.limit,
+        "max_new_tokens": args.max_new_tokens,
         "seed": args.seed,
         "versions": _versions(),
     }

@@ -38,6 +38,9 @@ def parser() -> argparse.ArgumentParser:
     who.add_argument("--base", help="the model to compare with, named likewise; usually the one before training")
     who.add_argument("--engine", choices=("transformers", "vllm"), default="transformers", help="of local models")
     who.add_argument("--max_len", type=int, help="prompt + reply in tokens; default: the model's, at most 16384")
+    who.add_argument(
+        "--max_new_tokens", type=int, help="cut every answer here, for a quick try; not the protocols' length"
+    )
     who.add_argument("--batch_size", type=int, default=32, help="replies that a local model generates at a time")
     who.add_argument("--chat_template_kwargs", default="{}", help='JSON, such as {"enable_thinking": false}')
     who.add_argument("--gpu_memory_utilization", type=float, default=0.9, help="of vLLM")
@@ -98,7 +101,14 @@ def run_of(args: argparse.Namespace, known: Sequence[str]) -> Run:
     """
     if unknown := [name for name in args.sets if name not in known]:
         raise ValueError(f"no data set {unknown[0]!r} here; choose of {known}")
-    for flag, least in {"limit": 1, "aime_samples": 1, "batch_size": 1, "max_len": 1, "concurrency": 1}.items():
+    for flag, least in {
+        "limit": 1,
+        "aime_samples": 1,
+        "batch_size": 1,
+        "max_len": 1,
+        "max_new_tokens": 1,
+        "concurrency": 1,
+    }.items():
         if (value := getattr(args, flag)) is not None and value < least:
             raise ValueError(f"--{flag} is {value}; it must be at least {least}")
     if args.games and args.suite not in ("alignment", "all"):

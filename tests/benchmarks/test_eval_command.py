@@ -29,11 +29,28 @@ def judges(prompt, asked):
 
 @pytest.fixture
 def command(serve, tmp_path):
-    servers = {"model": serve(writes("The harbour fund had no rule.")), "base": serve(writes("A report.")), "judge": serve(judges)}
+    servers = {
+        "model": serve(writes("The harbour fund had no rule.")),
+        "base": serve(writes("A report.")),
+        "judge": serve(judges),
+    }
 
     def flags(suite, *more):
         ends = [word for role in servers for word in (f"--{role}", f"{servers[role].url}:m")]
-        return ["eval", suite, *ends, "--data", "samples", "--limit", "1", "--aime_samples", "2", "--output", str(tmp_path / "out"), *more]
+        return [
+            "eval",
+            suite,
+            *ends,
+            "--data",
+            "samples",
+            "--limit",
+            "1",
+            "--aime_samples",
+            "2",
+            "--output",
+            str(tmp_path / "out"),
+            *more,
+        ]
 
     flags.servers = servers
     return flags
