@@ -122,12 +122,10 @@ def request(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _ask(name: str, row: Mapping[str, Any], who: Contestant) -> Ask | None:
-    asked, longest = request(name, row), LONGEST[name]
-    if who.max_len is not None:
-        longest = min(longest, who.max_len - who.reader.count_tokens(asked, ""))
-        if longest < min(SHORTEST, LONGEST[name]):
-            return None
-    return Ask(name, row["id"], asked, replace(SAMPLING, max_new_tokens=longest))
+    asked = request(name, row)
+    if who.max_len is not None and who.max_len - who.reader.count_tokens(asked, "") < SHORTEST:
+        return None
+    return Ask(name, row["id"], asked, replace(SAMPLING, max_new_tokens=LONGEST[name]))
 
 
 def score(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge | None) -> Results:
