@@ -87,7 +87,7 @@ def _question(text: Graded, criterion: Mapping[str, Any]) -> str:
 
 def _row(text: Graded, criterion: str, answer: Answer, key: str) -> dict[str, Any]:
     value = None if answer.failed else read_grade(answer.text)
-    why = "failed verdict" if answer.failed else "unreadable verdict" if value is None else ""
+    why = "failed" if answer.failed else "unreadable verdict" if value is None else ""
     return {
         "set": text.set,
         "item": text.item["id"],

@@ -14,6 +14,13 @@ from benchmarks.evaluation.intervals import mean
 from benchmarks.evaluation.pairs import BASE, MODEL, WORTH, Pair, at_equal_length, compare, judged, scores
 from benchmarks.evaluation.verdicts import TIE, comparison, read_comparison
 
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Intervals of few resamples, where none is read."""
+    monkeypatch.setattr("benchmarks.evaluation.intervals.RESAMPLES", 50)
+
+
 ONE = {"overall": "the better text"}
 PAIR = Pair("stories", "1", "Write.", "the model's", "the base's")
 # Both verdicts by place, with the model's text first and second: the outcome, worked by hand.
@@ -46,7 +53,7 @@ def written(folder):
     return [json.loads(line) for line in (folder / "pairs.jsonl").read_text().splitlines()]
 
 
-def test_what_was_won_tied_lost_and_left_out_adds_up(tmp_path):
+def test_what_was_won_tied_lost_and_left_out_adds_up(quick, tmp_path):
     rules = {
         "better": lambda a, _: r"\boxed{A}" if a == "better" else r"\boxed{B}",
         "worse": lambda a, _: r"\boxed{B}" if a == "worse" else r"\boxed{A}",
@@ -98,7 +105,7 @@ def test_what_was_won_tied_lost_and_left_out_adds_up(tmp_path):
     assert rows["i4"]["why"] == "unreadable verdict"
 
 
-def test_criteria_are_judged_in_one_question_and_told_apart(tmp_path):
+def test_criteria_are_judged_in_one_question_and_told_apart(quick, tmp_path):
     criteria = {"novelty": "fresh", "overall": "better"}
 
     def rule(prompt):
@@ -114,7 +121,7 @@ def test_criteria_are_judged_in_one_question_and_told_apart(tmp_path):
     assert len(written(tmp_path)) == 4
 
 
-def test_an_answered_pair_of_two_samples_of_one_item_stays_two_pairs(tmp_path):
+def test_an_answered_pair_of_two_samples_of_one_item_stays_two_pairs(quick, tmp_path):
     judge = JudgeByRule(lambda prompt: r"\boxed{A}" if texts_of(prompt)[0].startswith("good") else r"\boxed{B}")
     pairs = [Pair("s", "1", "Write.", "good", "bad"), Pair("s", "1", "Write.", "bad", "good one")]
     assert by_metric(compare(judge, pairs, ONE, 0, tmp_path))["win rate"].value == 0.5
@@ -192,7 +199,7 @@ def test_a_planted_difference_is_found_through_noise_and_bias_and_the_bias_is_se
     assert found["flips"].value > 0.3
 
 
-def test_a_judge_that_sees_only_the_place_finds_nothing_and_flips_always(tmp_path):
+def test_a_judge_that_sees_only_the_place_finds_nothing_and_flips_always(quick, tmp_path):
     found = by_metric(compare(JudgeByRule(lambda _: r"\boxed{A}"), samples(0, 50, better=5.0), ONE, 0, tmp_path))
     assert (found["win rate"].value, found["flips"].value) == (0.5, 1.0)
 
@@ -243,7 +250,7 @@ def test_outcomes_that_all_agree_claim_no_certainty():
     assert found["length-controlled win rate"].low is None
 
 
-def test_a_noisy_biased_judge_behind_an_endpoint_with_trouble_gives_the_same_numbers_twice(serve, tmp_path):
+def test_a_noisy_biased_judge_behind_an_endpoint_with_trouble_gives_the_same_numbers_twice(serve, quick, tmp_path):
     rule = noisy(3, bias=1.0, quality=quality)
     trouble = [Answer(b"{}", 429, {"retry-after-ms": "1"}), Answer(b"{}", 500, {"retry-after-ms": "1"})]
     server = serve(lambda prompt, times: trouble[len(prompt) % 2] if not times else says(rule(prompt)))
