@@ -25,6 +25,7 @@ from trainers import disk
 from trainers.engines import Sampling
 
 NAME = "summarization"
+SETS = tuple(DATA_SETS)
 JUDGED_TOKENS = 8192  # of the request that a judge reads, counted as for an endpoint; our choice
 ORDERS = 2  # in which a judge is asked about a pair, by all criteria at once
 CRITERIA = {
@@ -40,7 +41,7 @@ def items(run: Run) -> dict[str, Items]:
         ValueError: a set can't be read, or there is none at all.
     """
     found: dict[str, Items] = {}
-    for name in run.chosen(tuple(DATA_SETS)):
+    for name in run.chosen(SETS):
         read = read_set(DATA_SETS[name], run.data, run.limit, run.seed)
         if read is None:
             run.say(f"{NAME}: {name} is left out: {run.data} has no {name}.jsonl")
@@ -51,7 +52,7 @@ def items(run: Run) -> dict[str, Items]:
     if not found:
         raise ValueError(
             f"{NAME} has no data set to evaluate ({', '.join(run.sets) or 'all wanted'}, from {run.data or 'the hub'}); its "
-            f"sets are {list(DATA_SETS)}, and a folder of --data has one JSONL file for each"
+            f"sets are {list(SETS)}, and a folder of --data has one JSONL file for each"
         )
     return found
 
@@ -101,7 +102,8 @@ def generate(run: Run, found: dict[str, Items], who: Contestant) -> Written:
 
 
 def _prompt(name: str, row: dict[str, Any], who: Contestant) -> Fitted:
-    room = None if who.max_len is None else who.max_len - TASKS[name].new_tokens
+    longest = min(TASKS[name].new_tokens, who.max_new_tokens or TASKS[name].new_tokens)
+    room = None if who.max_len is None else who.max_len - longest
     try:
         return _shortened(framed(name, row), lambda prompt: who.reader.count_tokens(prompt, ""), room)
     except ValueError as error:

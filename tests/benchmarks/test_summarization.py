@@ -174,6 +174,19 @@ def test_a_model_too_short_for_the_task_is_refused_with_the_numbers(tmp_path):
         summarization.generate(run, summarization.items(run), contestant(Writer(str), max_len=520))
 
 
+def test_answers_that_are_capped_leave_their_room_to_the_document(tmp_path):
+    long = {"id": "long", "document": "filler " * 9000, "summary": "It begins."}
+    run = run_on(tmp_path, {"govreport": [long]})
+    prompts = []
+    for cap in (None, 64):
+        writer = Writer(lambda prompt: "T")
+        who = contestant(writer, max_len=1024)
+        who.max_new_tokens = cap
+        summarization.generate(run, summarization.items(run), who)
+        prompts.append(len(writer.asked[0].prompt))
+    assert prompts[1] - prompts[0] == pytest.approx(3 * (512 - 64), rel=0.2)
+
+
 def test_an_interrupted_run_goes_on_without_writing_anything_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(generations, "ROWS_AT_A_TIME", 2)
     run = run_on(tmp_path, rows_of("multi_news", 7))
@@ -328,10 +341,19 @@ def test_longbench_s_zip_is_read_as_the_hub_has_it(tmp_path, monkeypatch):
         if "answers" in ITEMS[name]
     }
     monkeypatch.setattr(summarization, "DATA_SETS", local)
-    found = summarization.items(Run(tmp_path / "out"))
+    found = summarization.items(Run(tmp_path / "out", sets=tuple(local)))
     assert {name: read.rows[0]["id"] for name, read in found.items()} == {
         name: row["_id"] for name, row in ITEMS.items() if "answers" in row
     }
+
+
+def test_the_samples_in_the_package_hold_every_set(tmp_path):
+    from benchmarks.evaluation.flags import SAMPLES
+
+    said = []
+    found = summarization.items(Run(tmp_path, SAMPLES, say=said.append))
+    assert tuple(found) == summarization.SETS
+    assert said == []
 
 
 def test_published_sets_have_real_items(tmp_path):
