@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +20,6 @@ from benchmarks.evaluation.run import Calls, Run
 from benchmarks.evaluation.shortening import CHINESE_MARK, MARK, Fitted, fitted
 from benchmarks.evaluation.summarization_tasks import DATA_SETS, TASKS, Framed, framed
 from benchmarks.evaluation.summary_scores import LEAD, Written, scored, set_scores
-from trainers import disk
 from trainers.engines import Sampling
 
 NAME = "summarization"
@@ -123,16 +121,11 @@ def score(run: Run, found: dict[str, Items], answers: dict[str, Any], judge: Jud
     """
     written: dict[str, Written] = answers
     scores: list[Score] = []
-    lines: list[dict[str, Any]] = []
     texts = sum(len(read.rows) for read in found.values()) * (len(written) + 1)
+    finished = Finished(run.output / NAME / "scores.jsonl")
     with tqdm(desc=f"{NAME}: ROUGE", total=texts, unit="text", dynamic_ncols=True) as bar:
         for name, read in found.items():
-            of_set, lines_of_set = set_scores(name, read, written, bar)
-            scores += of_set
-            lines += lines_of_set
-    kept = run.output / NAME / "scores.jsonl"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    disk.write_whole(kept, "".join(json.dumps(line) + "\n" for line in lines))
+            scores += set_scores(name, read, written, finished, bar)
     notes, protocol = [_source(name, read) for name, read in found.items()], _protocol(found)
     if judge and "base" in written:
         pairs, shortened = _pairs(found, written)
@@ -168,7 +161,7 @@ def _protocol(found: dict[str, Items]) -> dict[str, Any]:
         "metrics": "the rouge package's rouge-l F as LongBench computes it (summary level, sentences end at full stops; the "
         "published column), and Google's rougeL F beside it; each the best over the references",
         "language": "where a fifth or more of a reference's letters are Han or kana, both packages are given jieba's words; "
-        "Google's is given words of any alphabet where most letters aren't a-z, which are all that its own tokenizer keeps",
+        "Google's is given words of any alphabet where most letters aren't a-z, which are all that its own tokenizer keeps. Simplified characters aren't turned into traditional ones, nor back",
         "prompts": "our own, one message through the model's chat template; scores of LongBench's prompts differ, and it "
         "gives SAMSum's to the model without a template",
         "decoding": {name: f"greedy, at most {TASKS[name].new_tokens} new tokens" for name in found},

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.evaluation.data_sets import Items
+from benchmarks.evaluation.finished import Finished, content_key
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import Interval, bootstrap, mean
 from benchmarks.evaluation.results import Score, score_of
@@ -32,28 +33,38 @@ def scored(name: str, answer: Answer) -> str | None:
     return answer.said.split("\n")[0].strip() if TASKS[name].first_line else answer.said
 
 
-def set_scores(
-    name: str, read: Items, written: Mapping[str, Written], bar: Any
-) -> tuple[list[Score], list[dict[str, Any]]]:
-    """A set's scores, and the line of each text that they come from; ``bar`` is told of every text."""
+def set_scores(name: str, read: Items, written: Mapping[str, Written], finished: Finished, bar: Any) -> list[Score]:
+    """A set's scores. Those of each text are kept in ``finished``: long texts take a while. ``bar`` is told of every text."""
     variants = _variants(name, read)
     texts = {who: [scored(name, answer) for answer in theirs.answers[name]] for who, theirs in written.items()}
     texts[LEAD] = [shorten(row["document"], TASKS[name].lead) for row in read.rows]
-    lines = [
-        {"set": name, "item": row["id"], "who": who, "scores": _measured(variants, text, row, bar)}
-        for who, theirs in texts.items()
-        for row, text in zip(read.rows, theirs, strict=True)
-    ]
+    measured: dict[str, list[dict[str, float]]] = {who: [] for who in texts}
+    for who, theirs in texts.items():
+        for row, text in zip(read.rows, theirs, strict=True):
+            measured[who].append({} if text is None else _measured(name, row, who, text, variants, finished))
+            bar.update()
     scores = []
     for variant in variants:
-        values = {who: [line["scores"].get(variant.name) for line in lines if line["who"] == who] for who in texts}
+        values = {who: [found.get(variant.name) for found in by_item] for who, by_item in measured.items()}
         for who, by_item in values.items():
             counts = _counts(name, written[who], texts[who]) if who in written else {}
             there = [value for value in by_item if value is not None]
             scores.append(score_of(name, variant.name, who, mean(there), {**read.excluded, **counts}))
         if "base" in written:
             scores.append(_difference(name, variant.name, values["model"], values["base"]))
-    return scores, lines
+    return scores
+
+
+def _measured(
+    name: str, row: Mapping[str, Any], who: str, text: str, variants: Sequence[Metric], finished: Finished
+) -> dict[str, float]:
+    """A text's score by each metric."""
+    references = row["references"]
+    key = content_key(name, row["id"], who, text, references, [variant.name for variant in variants])
+    kept = finished.get(key) or finished.add(
+        key, set=name, item=row["id"], who=who, scores={each.name: each.score(text, references) for each in variants}
+    )
+    return dict(kept["scores"])
 
 
 def _variants(name: str, read: Items) -> list[Metric]:
@@ -64,11 +75,6 @@ def _variants(name: str, read: Items) -> list[Metric]:
         with_examples = sum(bool(row["examples"]) for row in read.rows)
         shots = {0: ", zero-shot", len(read.rows): ", few-shot"}.get(with_examples, ", partly few-shot")
     return [metric._replace(name=metric.name + shots) for metric in metrics(chinese)]
-
-
-def _measured(variants: Sequence[Metric], text: str | None, row: Mapping[str, Any], bar: Any) -> dict[str, float]:
-    bar.update()
-    return {} if text is None else {variant.name: variant.score(text, row["references"]) for variant in variants}
 
 
 def _difference(name: str, metric: str, model: Sequence[float | None], base: Sequence[float | None]) -> Score:

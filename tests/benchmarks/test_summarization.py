@@ -16,10 +16,10 @@ from chat_server import Answer, says
 from shared_data import shared_data
 from summaries import ITEMS, MEETING, Writer, contestant, run_on
 
-from benchmarks.evaluation import generations, summarization
+from benchmarks.evaluation import generations, summarization, summary_scores
 from benchmarks.evaluation.judge import Judge, JudgeSettings
 from benchmarks.evaluation.results import read_results, write_results
-from benchmarks.evaluation.rouge_scores import rouge_package
+from benchmarks.evaluation.rouge_scores import Metric, rouge_package
 from benchmarks.evaluation.run import Run
 from benchmarks.evaluation.summarization_tasks import DATA_SETS, LONGBENCH, TASKS
 from benchmarks.evaluation.summary_scores import LEAD
@@ -322,6 +322,19 @@ def test_scores_are_written_by_item(tmp_path):
         (f"i{i}", who) for who in ("model", LEAD) for i in (0, 1)
     ]
     assert {metric for line in lines for metric in line["scores"]} == {score.metric for score in results.scores}
+
+
+def test_what_was_scored_is_not_scored_again(tmp_path, monkeypatch):
+    run, writer = run_on(tmp_path, rows_of("arxiv", 2)), Writer(lambda prompt: "They sold it.")
+    results = results_of(run, {"model": writer})
+    scored_anew = []
+    metric = Metric("rouge-l F (rouge 1.0.1)", lambda text, _: scored_anew.append(text) or 0.5)
+    named = Metric("rougeL F (rouge-score 0.1.2, no stemmer)", metric.score)
+    monkeypatch.setattr(summary_scores, "metrics", lambda chinese: (metric, named))
+    assert results_of(run, {"model": writer}).scores == results.scores
+    assert scored_anew == []
+    results_of(run, {"model": writer, "base": Writer(lambda prompt: "Another.")})
+    assert scored_anew == ["Another."] * 4
 
 
 def test_longbench_s_zip_is_read_as_the_hub_has_it(tmp_path, monkeypatch):
