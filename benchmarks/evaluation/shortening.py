@@ -10,7 +10,7 @@ from spy_env.masking import units
 MARK = "\n[... the middle is left out here ...]\n"
 CHINESE_MARK = "\n[……此处略去中间部分……]\n"
 CLOSE = 0.97  # share of the room from which on we stop looking for a longer document that fits; our choice
-INTERPOLATIONS, HALVINGS = 4, 8  # prompts encoded at most, after the first; our choice, two are common
+INTERPOLATIONS, HALVINGS = 4, 12  # prompts encoded at most, after the first; our choice, two are common
 WINDOW = 200  # characters around a cut in which a border of units is looked for; a longer word is cut within
 
 
