@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("rouge", reason="one of the two packages")
 pytest.importorskip("rouge_score", reason="the other")
@@ -54,6 +56,18 @@ def test_a_text_without_words_scores_nothing_on_either_side_and_never_raises(not
         assert metric("the cat", [nothing]) == 0
         assert metric(nothing, [nothing]) == 0
     assert rouge_package("the cat", []) == 0
+
+
+TEXTS = st.one_of(st.text(max_size=40), st.text(st.sampled_from("ab .\n。会议カナ한😀\ud83d\u0301"), max_size=40))
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=3))
+@settings(max_examples=100, deadline=None)
+def test_no_text_raises_and_every_score_is_a_share(answer, references):
+    for metric in (rouge_package, google_package):
+        assert 0 <= metric(answer, references) <= 1
+        if references and answer in references and has_words(answer) and metric is rouge_package:
+            assert metric(answer, references) == pytest.approx(1, abs=1e-6)
 
 
 IN_OTHER_SCRIPTS = {
