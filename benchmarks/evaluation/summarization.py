@@ -161,7 +161,8 @@ def _protocol(found: dict[str, Items]) -> dict[str, Any]:
         "metrics": "the rouge package's rouge-l F as LongBench computes it (summary level, sentences end at full stops; the "
         "published column), and Google's rougeL F beside it; each the best over the references",
         "language": "where a fifth or more of a reference's letters are Han or kana, both packages are given jieba's words; "
-        "Google's is given words of any alphabet where most letters aren't a-z, which are all that its own tokenizer keeps. Simplified characters aren't turned into traditional ones, nor back",
+        "Google's is given words of any alphabet where most letters aren't a-z, which are all that its own tokenizer keeps. "
+        "Simplified characters aren't turned into traditional ones, nor back",
         "prompts": "our own, one message through the model's chat template; scores of LongBench's prompts differ, and it "
         "gives SAMSum's to the model without a template",
         "decoding": {name: f"greedy, at most {TASKS[name].new_tokens} new tokens" for name in found},
