@@ -93,6 +93,8 @@ def test_a_fingerprint_is_the_weights_and_what_reads_prompts(tmp_path):
     assert write("README.md", "read me") == seen[-1]
     assert write("model.safetensors", "v") == seen[-1]
     assert seen[-1].startswith("sha256:")
+    (tmp_path / "model-2.safetensors").rename(tmp_path / "model-3.safetensors")
+    assert fingerprint(str(tmp_path), None) not in seen
 
 
 def test_a_hub_s_model_is_its_commit():

@@ -335,6 +335,11 @@ def test_what_was_scored_is_not_scored_again(tmp_path, monkeypatch):
     assert scored_anew == []
     results_of(run, {"model": writer, "base": Writer(lambda prompt: "Another.")})
     assert scored_anew == ["Another."] * 4
+    other = contestant(Writer(lambda prompt: "They sold."))
+    other.fingerprint = "other weights"
+    found = summarization.items(run)
+    summarization.score(run, found, {"model": summarization.generate(run, found, other)}, None)
+    assert scored_anew[4:] == ["They sold."] * 4
 
 
 def test_longbench_s_zip_is_read_as_the_hub_has_it(tmp_path, monkeypatch):

@@ -66,6 +66,12 @@ def test_scores_that_stay_are_not_changed():
     assert torch.equal(left_BV[torch.isfinite(left_BV)], scores_BV[torch.isfinite(left_BV)])
 
 
+def test_a_row_that_nothing_bends_keeps_every_token_beside_one_that_is_bent():
+    steep_V = 10 * torch.randn(1000, generator=torch.Generator().manual_seed(0))  # rounded, few shares add up to 1
+    left_BV = narrowed(torch.stack([steep_V, steep_V]), [Sampling(1, top_p=0.5), Sampling(1)])
+    assert torch.isfinite(left_BV).sum(dim=1).tolist() == [1, 1000]
+
+
 def engine(architecture="llama"):
     return LocalEngine(tiny_models.model(architecture), Encoder(tiny_world.tokenizer()))
 
