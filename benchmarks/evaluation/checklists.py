@@ -12,7 +12,7 @@ from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.results import Score, score_of
-from benchmarks.evaluation.verdicts import grading, read_grade
+from benchmarks.evaluation.verdicts import grading, no_verdict, read_grade
 from trainers import disk
 from trainers.engines import Sampling
 
@@ -87,7 +87,7 @@ def _question(text: Graded, criterion: Mapping[str, Any]) -> str:
 
 def _row(text: Graded, criterion: str, answer: Answer, key: str) -> dict[str, Any]:
     value = None if answer.failed else read_grade(answer.text)
-    why = "failed" if answer.failed else "unreadable verdict" if value is None else ""
+    why = no_verdict(answer) if value is None else ""
     return {
         "set": text.set,
         "item": text.item["id"],

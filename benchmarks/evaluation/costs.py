@@ -47,8 +47,11 @@ class Bill:
         self, prompt_bytes: int, reply: str, usage: Iterable[int] | None, cost: float | None = None
     ) -> float | None:
         """Count a reply; its cost in dollars, which is ``cost`` where it was known before, or None without a price."""
-        prompt_tokens, reply_tokens = usage or (tokens(prompt_bytes), tokens(len(reply.encode("utf-8", "replace"))))
-        if usage:
+        told = tuple(usage or ())
+        if not any(told):  # some endpoints tell zeros
+            told = ()
+        prompt_tokens, reply_tokens = told or (tokens(prompt_bytes), tokens(len(reply.encode("utf-8", "replace"))))
+        if told:
             self._told, self._told_bytes = self._told + 1, self._told_bytes + prompt_bytes
             self._told_prompt, self._told_reply = self._told_prompt + prompt_tokens, self._told_reply + reply_tokens
         else:

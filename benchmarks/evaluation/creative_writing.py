@@ -130,18 +130,15 @@ def _ask(name: str, row: Mapping[str, Any], who: Contestant) -> Ask | None:
 
 def score(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge | None) -> Results:
     """Statistics of the texts; with a judge also checklists, and pairs where there is a base."""
-    folder, found, notes = run.output / NAME, list[Score](), list[str]()
+    found, notes = list[Score](), list[str]()
     if judge:
-        graded = [
-            checklists.Graded(BENCH.name, who, row, answer.said)
-            for who, written in answers.items()
-            for row in (items[BENCH.name].rows if BENCH.name in items else [])
-            if (answer := written[BENCH.name].get(row["id"])) and not answer.failed
-        ]
-        if graded:
-            found += checklists.grade(judge, graded, run.seed, folder)
+        if BENCH.name in items:
+            found += _graded(run, items[BENCH.name], answers, judge)
         if pairs.BASE in answers:
-            found += _compared(run, items, answers, judge)
+            compared = list(_compared(run, items, answers, judge))
+            found += compared
+            without = [name for name in items if not any(score.set == name for score in compared)]
+            notes += [f"{name}: there is no item for which both wrote a text, so no pair" for name in without]
     else:
         notes.append(
             "no judge was given, so nothing here says which texts are better: only statistics of the texts. The texts are kept: "
@@ -162,7 +159,10 @@ def _protocol(judge: Judge | None, items: Found) -> dict[str, Any]:
         f"data, {name}": f"{len(read.rows)} of {read.total} items from {read.source}" for name, read in items.items()
     }
     left_out = {f"left out, {name}": dict(read.excluded) for name, read in items.items() if read.excluded}
-    judged = {**checklists.PROTOCOL, **pairs.PROTOCOL} if judge else {}
+    judged: dict[str, Any] = {}
+    if judge:
+        decoding = f"greedy, at most {judge.sampling.max_new_tokens} tokens"
+        judged = {**checklists.PROTOCOL, **pairs.PROTOCOL, "pairs, judge's decoding": decoding}
     return {**PROTOCOL, **judged, **data, **left_out}
 
 
@@ -174,6 +174,24 @@ def _counts(read: Items, written: Mapping[str, Answer]) -> dict[str, int]:
         "empty": sum(not answer.failed and not answer.said for answer in answers),
         "truncated": sum(answer.truncated for answer in answers),
     }
+
+
+def _graded(run: Run, read: Items, answers: Mapping[str, Written], judge: Judge) -> Iterator[Score]:
+    """Grades of all contestants, in one round of questions; each score says how many texts there weren't."""
+    texts = [
+        checklists.Graded(BENCH.name, who, row, answer.said)
+        for who, written in answers.items()
+        for row in read.rows
+        if (answer := written[BENCH.name].get(row["id"])) and not answer.failed
+    ]
+    for score in checklists.grade(judge, texts, run.seed, run.output / NAME):
+        seen = _counts(read, answers[score.who][BENCH.name])
+        lost = {name: seen[name] for name in ("failed", "prompt too long", "truncated")}
+        yield (
+            replace(score, counts=+(Counter(score.counts) + Counter(lost)))
+            if score.metric == checklists.METRIC
+            else score
+        )
 
 
 def _compared(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge) -> Iterator[Score]:

@@ -19,7 +19,7 @@ from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import Interval, bootstrap, mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.results import Score, score_of
-from benchmarks.evaluation.verdicts import TIE, comparison, read_comparison
+from benchmarks.evaluation.verdicts import NO_VERDICT, TIE, comparison, no_verdict, read_comparison
 from trainers import disk
 
 MODEL, BASE = "model", "base"
@@ -102,10 +102,9 @@ def compare(
         ]
         for criterion in criteria
     }
+    keys = {i: [judge.key(prompt) for prompt in both] for i, both in prompts.items()}
     rows = (
-        _row(outcome, [judge.key(prompt) for prompt in prompts.get(i, ())])
-        for of_criterion in outcomes.values()
-        for i, outcome in enumerate(of_criterion)
+        _row(outcome, keys.get(i, [])) for of_criterion in outcomes.values() for i, outcome in enumerate(of_criterion)
     )
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_whole(folder / "pairs.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
@@ -117,12 +116,12 @@ def compare(
     ]
 
 
-Verdict = Mapping[str, str] | None
-"""``A``, ``B`` or ``TIE`` by criterion; empty: it can't be read; None: there is none."""
+Verdict = Mapping[str, str] | str
+"""``A``, ``B`` or ``TIE`` by criterion; or one of ``NO_VERDICT``."""
 
 
 def _read(answer: Answer, criteria: Mapping[str, str]) -> Verdict:
-    return None if answer.failed else (read_comparison(answer.text, criteria) or {})
+    return no_verdict(answer) if answer.failed else read_comparison(answer.text, criteria) or no_verdict(answer)
 
 
 def settled(pair: Pair) -> bool:
@@ -141,10 +140,9 @@ def unasked(pair: Pair, criterion: str) -> Outcome:
 
 def judged(pair: Pair, criterion: str, first: Verdict, second: Verdict) -> Outcome:
     """The outcome of both verdicts: ``first`` of the model's text as A, ``second`` of the model's text as B."""
-    if first is None or second is None:
-        return Outcome(pair, criterion, None, why="failed")
-    if criterion not in first or criterion not in second:
-        return Outcome(pair, criterion, None, why="unreadable verdict")
+    if isinstance(first, str) or isinstance(second, str):
+        why = next(reason for reason in NO_VERDICT if reason in (first, second))
+        return Outcome(pair, criterion, None, why=why)
     names = (
         {"A": MODEL, "B": BASE, TIE: TIE}[first[criterion]],
         {"A": BASE, "B": MODEL, TIE: TIE}[second[criterion]],
@@ -199,10 +197,8 @@ def at_equal_length(won: NDArray[np.float64], longer: NDArray[np.float64]) -> fl
         weight_x_N = weight_N * x_N
         a, b, c = float(weight_N.sum()) + RIDGE, float(weight_x_N.sum()), float(weight_x_N @ x_N) + RIDGE
         step, step_x = (c * pull - b * pull_x) / (a * c - b * b), (a * pull_x - b * pull) / (a * c - b * b)
-        longest = max(abs(step), abs(step_x))
-        shorter = min(1.0, 2 / longest) if longest else 1.0  # a longer step may overshoot
-        level, slope = level + shorter * step, slope + shorter * step_x
-        if longest < 1e-6:
+        level, slope = level + step, slope + step_x
+        if max(abs(step), abs(step_x)) < 1e-6:
             break
     return float(1 / (1 + np.exp(-level)))
 

@@ -9,10 +9,12 @@ import re
 from collections.abc import Mapping
 
 from benchmarks.evaluation.boxes import last_box
+from benchmarks.evaluation.generations import Answer
 from spy_env.ballot import NO_ANSWER, printable, unstyled
 
 TIE = "tie"
 LOWEST, HIGHEST = 1, 10
+NO_VERDICT = ("failed", "verdict out of tokens", "unreadable verdict")  # what comes first says more
 _QUOTE = "|"
 # What chat templates mark turns with: an endpoint may read it as such, even in the middle of a text.
 _TURN_MARKS = re.compile(r"<(?=[|｜]|/?(?:s|bos|eos|pad|start_of_turn|end_of_turn)>)|\[(?=/?INST\])")
@@ -96,6 +98,12 @@ def read_grade(reply: str) -> int | None:
     if said is None or not re.fullmatch(r"[0-9]{1,2}", said) or not LOWEST <= int(said) <= HIGHEST:
         return None
     return int(said)
+
+
+def no_verdict(answer: Answer) -> str:
+    """Why an answer that holds no verdict holds none: one of ``NO_VERDICT``."""
+    failed, out_of_tokens, unreadable = NO_VERDICT
+    return failed if answer.failed else out_of_tokens if answer.truncated else unreadable
 
 
 def _boxed(reply: str) -> str | None:

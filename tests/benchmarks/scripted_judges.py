@@ -54,8 +54,14 @@ class JudgeByRule:
 
     def ask(self, prompts, what, sampling=None):
         self.asked += prompts
-        said = map(self.rule, prompts)
-        return [generations.Answer(failed="no answer") if text is None else generations.Answer(text) for text in said]
+        return [answer_of(self.rule(prompt)) for prompt in prompts]
+
+
+def answer_of(text: str | None) -> generations.Answer:
+    """What a judge said; ``<cut>`` at its end: it ran out of tokens; None: there is no answer."""
+    if text is None:
+        return generations.Answer(failed="no answer")
+    return generations.Answer(text.removesuffix("<cut>"), truncated=text.endswith("<cut>"))
 
 
 def bills(text: str, prompt_tokens: int, reply_tokens: int) -> Answer:
@@ -66,5 +72,5 @@ def bills(text: str, prompt_tokens: int, reply_tokens: int) -> Answer:
 
 
 def judge_at(server, output, say=lambda _: None, **settings) -> Judge:
-    settings = {"retries": 1, "timeout": 5.0, **settings}
-    return Judge(JudgeSettings(server.url, "a-judge", **settings), output, say)
+    settings = {"model": "a-judge", "retries": 1, "timeout": 5.0, **settings}
+    return Judge(JudgeSettings(server.url, **settings), output, say)

@@ -87,6 +87,7 @@ def test_items_are_read_cleaned_and_what_is_left_out_is_said(tmp_path):
         "repeated prompt": 1,
     }
     assert [row["lang"] for row in found["writingbench"].rows] == ["en", "zh"]
+    assert len(suite.items(replace(run, limit=4))["writingprompts"].rows) == 4  # drawn from what is left
     assert any("4 of 7 items" in line and "repeated prompt" in line for line in told)
 
 
@@ -223,7 +224,7 @@ def test_checklists_and_pairs_are_judged_counted_and_kept(serve, tmp_path):
     asked = len(server.received)
     again = suite.score(run, found, answers, judge_at(server, run.output))
     assert len(server.received) == asked + 1  # the failed one alone
-    assert again.scores == results.scores
+    assert str(again.scores) == str(results.scores)  # what has no value is no number, and equals nothing
 
 
 def test_an_empty_text_gets_no_points_and_no_question(serve, tmp_path):
@@ -235,6 +236,15 @@ def test_an_empty_text_gets_no_points_and_no_question(serve, tmp_path):
     assert scores["writingbench", METRIC, "model"].value == 2.5
     assert scores["writingbench", METRIC, "model"].counts == {"empty": 1}
     assert len(server.received) == 1
+
+
+def test_a_text_that_could_not_be_had_is_no_bad_text(serve, tmp_path):
+    run, _ = a_run(tmp_path, writingbench=BENCH)
+    found = suite.items(run)
+    written = suite.generate(run, found, writer("model", lambda prompt: None if "letter" in prompt else "好"))
+    results = suite.score(run, found, {"model": written}, judge_at(serve(judge_of({})), run.output))
+    score = by_name(results)["writingbench", METRIC, "model"]
+    assert (score.value, score.n, score.counts) == (5, 1, {"failed": 1})
 
 
 def test_the_number_of_calls_is_what_is_asked(serve, tmp_path):

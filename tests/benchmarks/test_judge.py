@@ -35,10 +35,10 @@ def test_another_judge_or_another_decoding_is_another_question(serve, tmp_path):
     server = serve(lambda *_: says("yes"))
     judge_at(server, tmp_path).ask(["q"], "one")
     judge_at(server, tmp_path).ask(["q"], "two", Sampling(5, 1.0))
-    other = judge_at(server, tmp_path, max_new_tokens=7)
-    other.ask(["q"], "three")
-    assert server.prompts == {"q": 3}
-    assert [row["temperature"] for row in server.received] == [0, 1.0, 0]
+    judge_at(server, tmp_path, max_new_tokens=7).ask(["q"], "three")
+    judge_at(server, tmp_path, model="another").ask(["q"], "four")
+    assert server.prompts == {"q": 4}
+    assert [row["temperature"] for row in server.received] == [0, 1.0, 0, 0]
 
 
 def test_the_key_is_the_judge_s_own_or_else_openai_s(serve, tmp_path, monkeypatch):
@@ -166,7 +166,7 @@ def test_no_concurrency_passes_the_cap(serve, tmp_path, concurrency):
 
 def test_costs_are_guessed_where_the_endpoint_tells_no_tokens_and_that_is_said(serve, tmp_path):
     told = []
-    server = serve(lambda *_: says("y" * 3000))
+    server = serve(lambda prompt, _: bills("y" * 3000, 0, 0) if prompt == "r" else says("y" * 3000))
     for prompt in ("q" * 3000, "r"):
         judge = judge_at(server, tmp_path, told.append, price=(2.0, 10.0), max_cost=1.0)
         judge.ask([prompt], "questions")

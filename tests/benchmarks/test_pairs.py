@@ -62,6 +62,8 @@ def test_what_was_won_tied_lost_and_left_out_adds_up(quick, tmp_path):
         "prose": lambda *_: "They are both lovely, and I can't say which is better.",
         "prose once": lambda a, _: r"\boxed{A}" if a == "prose once" else "Hm.",
         "silence": lambda *_: None,
+        "cut": lambda a, _: "For one thing<cut>" if a == "cut" else "Hm.",
+        "cut late": lambda *_: r"\boxed{A} And<cut>",
     }
     texts = {**dict.fromkeys(rules, ("a base", "asked")), "": ("a base", ""), "same": ("same", ""), "x": ("", "")}
     pairs = [Pair("stories", f"i{i}", "Write.", model, base) for i, (model, (base, _)) in enumerate(texts.items())]
@@ -73,14 +75,15 @@ def test_what_was_won_tied_lost_and_left_out_adds_up(quick, tmp_path):
     judge = JudgeByRule(rule)
     found = by_metric(compare(judge, pairs, ONE, 0, tmp_path))
     assert len(judge.asked) == 2 * len(rules)  # neither the empty nor the same texts
-    # wins: better, x against nothing; losses: worse, nothing against a base; ties: first, equal, same
-    assert (found["win rate"].value, found["win rate"].n) == (pytest.approx(3.5 / 7), 7)
-    assert [found[name].value for name in ("wins", "ties", "losses")] == pytest.approx([2 / 7, 3 / 7, 2 / 7])
-    assert (found["flips"].value, found["flips"].n) == (pytest.approx(1 / 4), 4)
+    # wins: better, x against nothing; losses: worse, nothing against a base; ties: first, equal, cut late, same
+    assert (found["win rate"].value, found["win rate"].n) == (pytest.approx(4 / 8), 8)
+    assert [found[name].value for name in ("wins", "ties", "losses")] == pytest.approx([2 / 8, 4 / 8, 2 / 8])
+    assert (found["flips"].value, found["flips"].n) == (pytest.approx(2 / 5), 5)
     assert found["win rate"].counts == {
-        "pairs": 10,
-        "asked": 4,
+        "pairs": 12,
+        "asked": 5,
         "unreadable verdict": 2,
+        "verdict out of tokens": 1,
         "failed": 1,
         "empty (model)": 1,
         "empty (base)": 1,
@@ -88,7 +91,7 @@ def test_what_was_won_tied_lost_and_left_out_adds_up(quick, tmp_path):
     }
     assert found["win rate"].who == "model against base"
     rows = {row["item"]: row for row in written(tmp_path)}
-    assert len(rows) == 10
+    assert len(rows) == 12
     assert rows["i0"] == {
         "set": "stories",
         "item": "i0",
