@@ -194,7 +194,6 @@ def _scores(name: str, of: Measured, who: str, seed: int) -> list[Score]:
         "Kendall's tau-b of votes and rank, pooled within games": kendall(games, seed),
         "Spearman of votes and rank, mean of games": mean_within(spearman_of, games, seed),
         "Kendall's tau-b of votes and rank, mean of games": mean_within(kendall_of, games, seed),
-        **{mean_rank(votes): interval for votes, interval in rank_by_votes(games, seed).items()},
         "mean rank, spy": mean_within(spy_rank, games, seed),
         "spy's rank minus civilians' mean rank": mean_within(spy_minus_civilians, games, seed),
     }
@@ -206,11 +205,12 @@ def _scores(name: str, of: Measured, who: str, seed: int) -> list[Score]:
         spies = [values[game.spy] for game, values in zip(games, of.values, strict=True)]
         others = [(sum(values) - spy) / (len(values) - 1) for values, spy in zip(of.values, spies, strict=True)]
         shares |= {"score, spy": mean_of(spies, units, seed), "score, civilians": mean_of(others, units, seed)}
+    by_votes = {mean_rank(votes): interval for votes, interval in rank_by_votes(games, seed).items()}
     undefined = sum(spearman_of(game) is None for game in games)
     counts = [{**of.excluded, "games with all votes or all ranks equal": undefined}]
     return [
         score_of(name, f"{of.measure.name}: {what}", who, interval, counts.pop() if counts else None, percent)
-        for percent, found in ((False, numbers), (True, shares))
+        for percent, found in ((False, numbers), (True, shares), (False, by_votes))
         for what, interval in found.items()
     ]
 

@@ -86,8 +86,11 @@ def kendall_of(game: Ordered) -> float | None:
 
 
 def rank_by_votes(games: Sequence[Ordered], seed: int = 0) -> Mapping[int, Interval]:
-    """The mean rank of outputs that received 0, 1, ... votes. ``n`` counts outputs; the interval resamples games."""
-    seen = sorted({votes for game in games for votes in game.votes})
+    """The mean rank of outputs that received 0, 1, ... votes, up to the most that any did.
+
+    ``n`` counts outputs; the interval resamples games.
+    """
+    seen = range(max((votes for game in games for votes in game.votes), default=-1) + 1)
     found = {}
     for votes in seen:
         rows = [_total(game, votes) for game in games]
