@@ -19,9 +19,17 @@ STYLES = {"model": ("#0072B2", "o"), "base": ("#D55E00", "s")}
 FURTHER = (("#009E73", "D"), ("#CC79A7", "^"), ("#E69F00", "v"), ("#56B4E9", "P"))
 PUBLISHED_COLOURS = {Q4: "#a3a3a3", Q8: "#757575"}
 INK, PAPER = "#1b1c1e", "#fdfdfc"  # the report turns these into the page's own
+PUBLISHED = "published"
 COLUMNS = 3
-SIZE = (4.6, 3.7)  # inches of a panel
-SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "spyrl", "font.size": 9, "axes.titlesize": 10}
+SIZE, ALONE = (4.6, 3.7), 7.0  # inches of a panel, and the width of one that is alone
+NAME = 2.4  # inches of a name in the legend
+SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "spyrl",
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.titlesize": 10,
+}
 SETTINGS |= dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK)
 
 
@@ -40,7 +48,8 @@ def draw(results: Results, folder: Path, say: Say = print) -> list[Path]:
     rows = -(-len(found) // COLUMNS)
     columns = -(-len(found) // rows)
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=(SIZE[0] * columns, SIZE[1] * rows + 0.5), facecolor=PAPER, layout="constrained")
+        size = (SIZE[0] * columns if columns > 1 else ALONE, SIZE[1] * rows + 0.5)
+        figure = Figure(figsize=size, facecolor=PAPER, layout="constrained")
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         styles = _styles(found)
         for panel, ax in zip(found, axes, strict=False):
@@ -115,14 +124,16 @@ def _published(ax: Any, row: tuple[str, str], values: Sequence[float | None], as
     backbone, method = row
     at = [(place + aside, value) for place, value in enumerate(values) if value is not None]
     shape = {"marker": "*", "markersize": 8} if method else {"marker": "o", "markersize": 5, "fillstyle": "none"}
-    label = f"published: {backbone}{' + ' if method else ''}{method}"
+    label = f"{PUBLISHED}: {backbone}{' + ' if method else ''}{method}"
     ax.plot(*zip(*at, strict=True), linestyle="", color=PUBLISHED_COLOURS[backbone], label=label, **shape)
 
 
 def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """One legend for all panels, under them."""
+    """One legend for all panels, under them, with what is published last."""
     named: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         named |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in named}
-    figure.legend(named.values(), named, loc="outside lower center", ncols=min(4, len(named)), frameon=False)
+    order = sorted(named, key=lambda label: label.startswith(PUBLISHED))
+    across = min(len(order), int(figure.get_figwidth() / NAME))
+    figure.legend([named[label] for label in order], order, loc="outside lower center", ncols=across, frameon=False)

@@ -22,7 +22,7 @@ def markdown(results: Results, about: Mapping[str, Any]) -> str:
     lines += ["- in brackets: 95 % intervals, from n items; " + "; ".join(intervals(results.scores))]
     found = blocks(results)
     for block in found:
-        lines += ["", f"## {text(block.heading)}{'' if _unit(block) else ', %'}", "", *table(block)]
+        lines += ["", f"## {text(block.heading + unit(block))}", "", *table(block)]
     if any(block.published for block in found):
         lines += ["", f"Published rows: {SOURCE}."]
     lines += section("Counted", counted(results)) + section("Notes", list(map(text, results.notes)))
@@ -40,13 +40,13 @@ def table(block: Block) -> list[str]:
     lines: list[str] = []
     sets = block.sets
     while sets:
-        fitting = next(count for count in range(len(sets), 0, -1) if count == 1 or _fits(_grid(block, sets[:count])))
-        lines += [*([""] if lines else []), *_lines(_grid(block, sets[:fitting]))]
+        fitting = next(count for count in range(len(sets), 0, -1) if count == 1 or _fits(_cells(block, sets[:count])))
+        lines += [*([""] if lines else []), *_lines(_cells(block, sets[:fitting]))]
         sets = sets[fitting:]
     return lines
 
 
-def _grid(block: Block, sets: Sequence[str]) -> list[list[str]]:
+def cells(block: Block, sets: Sequence[str]) -> list[list[str]]:
     """The cells of some data sets' columns, heads included."""
     grid = [["", *map(block.column, sets)]]
     grid += [[label(row, block), *(cell(scores.get(name)) for name in sets)] for row, scores in block.rows.items()]
@@ -54,7 +54,11 @@ def _grid(block: Block, sets: Sequence[str]) -> list[list[str]]:
         if any(name in row.values for name in sets):
             rate = "" if block.lead == block.title else f" {block.lead.partition(',')[0]}"
             grid.append([f"published{rate}: {row.label}", *(_published(row, name) for name in sets)])
-    return [[text(value) for value in row] for row in grid]
+    return grid
+
+
+def _cells(block: Block, sets: Sequence[str]) -> list[list[str]]:
+    return [[text(value) for value in row] for row in cells(block, sets)]
 
 
 def _fits(grid: Sequence[Sequence[str]]) -> bool:
@@ -69,9 +73,9 @@ def label(row: str, block: Block) -> str:
     return f"{row}, %" if len(units) > 1 and percent else row
 
 
-def _unit(block: Block) -> bool:
-    """Whether some rows aren't per cent."""
-    return not all(score.percent for scores in block.rows.values() for score in scores.values())
+def unit(block: Block) -> str:
+    """What a block's heading adds where all of its numbers are per cent."""
+    return ", %" if all(score.percent for scores in block.rows.values() for score in scores.values()) else ""
 
 
 def cell(score: Score | None) -> str:
