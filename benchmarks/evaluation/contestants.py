@@ -22,7 +22,10 @@ WEIGHTS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 
 @dataclass(slots=True)
 class Contestant:
-    """A model that answers. ``fingerprint`` changes with its weights; ``max_len`` is prompt + reply in tokens, or None."""
+    """A model that answers. ``fingerprint`` changes with its weights; ``max_len`` is prompt + reply in tokens, or None.
+
+    ``max_new_tokens`` bounds every answer below its protocol's length, for trying things out; None doesn't.
+    """
 
     role: str  # "model" or "base"
     name: str
@@ -30,6 +33,7 @@ class Contestant:
     reader: Reader
     max_len: int | None
     load: Callable[[], Engine]
+    max_new_tokens: int | None = None
     _engine: Engine | None = field(default=None, repr=False)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from tqdm import tqdm
@@ -49,10 +49,12 @@ def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: i
     """An answer for each ask, in order; those finished before aren't generated again. ``what`` names the progress bar.
 
     An ask that the infrastructure fails is answered with ``failed`` set and isn't kept, so that a later run tries again.
+    An answer is as long as its sampling lets it, and the model's room beside the prompt.
 
     Raises:
         UnreachableError: the endpoint is down.
     """
+    asks = [ask._replace(sampling=_within(ask, who)) for ask in asks]
     keys = [content_key(who.fingerprint, ask.prompt, asdict(ask.sampling), ask.sample, seed) for ask in asks]
     answers = {key: _answer(row) for key in keys if (row := finished.get(key))}
     missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in answers}
@@ -67,6 +69,16 @@ def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: i
                 answers[order[i]] = _kept(reply, order[i], missing[order[i]], who, finished)
                 bar.update()
     return [answers[key] for key in keys]
+
+
+def _within(ask: Ask, who: Contestant) -> Sampling:
+    """An ask's sampling, no longer than the contestant may answer. A prompt that fills its room still gets one token."""
+    longest = ask.sampling.max_new_tokens
+    if who.max_new_tokens is not None:
+        longest = min(longest, who.max_new_tokens)
+    if who.max_len is not None:
+        longest = min(longest, max(1, who.max_len - who.reader.count_tokens(ask.prompt, ask.sampling.prefill)))
+    return replace(ask.sampling, max_new_tokens=longest)
 
 
 def _kept(reply: Reply | Failed, key: str, ask: Ask, who: Contestant, finished: Finished) -> Answer:

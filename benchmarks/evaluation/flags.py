@@ -1,0 +1,173 @@
+"""The flags of ``spyrl eval``, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.evaluation.contestants import Loading, url_and_model
+from benchmarks.evaluation.judge import JudgeSettings
+from benchmarks.evaluation.run import Run
+
+SUITES = ("reasoning", "summarization", "creative_writing", "alignment")
+SAMPLES = Path(__file__).with_name("samples")  # two invented items of each data set
+DESCRIPTION = """Evaluate a model on the published tasks, by named protocols.
+
+  reasoning         GSM8K, MATH-500, AIME 24 and 25, Minerva, MMLU-Pro, GPQA-Diamond, through lm-evaluation-harness
+  summarization     GovReport, Multi-News, QMSum, VCSum, SAMSum, arXiv, PubMed, BillSum: ROUGE-L, and A/B by a judge
+  creative_writing  WritingPrompts and WritingBench, by a judge
+  alignment         do the votes of games mean quality? Plays games, or reads saved ones
+  all               all of these, and one page of tables and plots
+
+Whatever was generated or judged is kept in the output folder, and the same command goes on where it was stopped."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags."""
+    flags = argparse.ArgumentParser(
+        "spyrl eval", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    flags.add_argument("suite", choices=(*SUITES, "all"))
+    who = flags.add_argument_group("who is evaluated")
+    named = (
+        "transformers folder, hub id, smollm2-135m, or URL:model of an OpenAI-compatible endpoint (key: OPENAI_API_KEY)"
+    )
+    who.add_argument("--model", help=named)
+    who.add_argument("--base", help="the model to compare with, named likewise; usually the one before training")
+    who.add_argument("--engine", choices=("transformers", "vllm"), default="transformers", help="of local models")
+    who.add_argument("--max_len", type=int, help="prompt + reply in tokens; default: the model's, at most 16384")
+    who.add_argument(
+        "--max_new_tokens", type=int, help="cut every answer here, for a quick try; not the protocols' length"
+    )
+    who.add_argument("--batch_size", type=int, default=32, help="replies that a local model generates at a time")
+    who.add_argument("--chat_template_kwargs", default="{}", help='JSON, such as {"enable_thinking": false}')
+    who.add_argument("--gpu_memory_utilization", type=float, default=0.9, help="of vLLM")
+    who.add_argument("--concurrency", type=int, default=16, help="requests to a model's endpoint at a time")
+    who.add_argument("--timeout", type=float, default=600.0, help="seconds for one of them")
+    what = flags.add_argument_group("on what")
+    what.add_argument(
+        "--data", help="folder of JSONL files, one a data set, instead of the hub; 'samples': two invented items each"
+    )
+    what.add_argument("--sets", nargs="+", default=(), metavar="SET", help="only these data sets of the suite")
+    what.add_argument("--limit", type=int, help="items of each data set, drawn by the seed; games of each task")
+    what.add_argument("--seed", type=int, default=0)
+    what.add_argument(
+        "--aime_samples",
+        type=int,
+        default=16,
+        metavar="K",
+        help="answers to each AIME problem; the score is their mean",
+    )
+    what.add_argument(
+        "--tasks",
+        nargs="+",
+        default=("summarization", "creative_writing"),
+        metavar="TASK",
+        help="of the alignment study",
+    )
+    what.add_argument(
+        "--games", nargs="+", default=(), metavar="FILE", help="saved games for the alignment study; needs no --model"
+    )
+    judge = flags.add_argument_group("judge")
+    judge.add_argument(
+        "--judge", metavar="URL:model", help="OpenAI-compatible endpoint (key: JUDGE_API_KEY, else OPENAI_API_KEY)"
+    )
+    judge.add_argument(
+        "--judge_price", nargs=2, type=float, metavar=("IN", "OUT"), help="dollars a million prompt and reply tokens"
+    )
+    judge.add_argument(
+        "--judge_max_cost", type=float, metavar="DOLLARS", help="never spend more than this in the output folder"
+    )
+    judge.add_argument("--judge_max_new_tokens", type=int, default=1024)
+    judge.add_argument("--judge_concurrency", type=int, default=16, help="questions at a time")
+    judge.add_argument("--judge_timeout", type=float, default=120.0, help="seconds for one question")
+    judge.add_argument("--judge_retries", type=int, default=6, help="after 429, 5xx, time-outs and cut connections")
+    flags.add_argument(
+        "--output", required=True, help="folder of results, generations and verdicts; one model and base a folder"
+    )
+    flags.add_argument(
+        "--dry-run", action="store_true", help="read the data and say how much would be asked for; load and ask nothing"
+    )
+    return flags
+
+
+def run_of(args: argparse.Namespace, known: Sequence[str]) -> Run:
+    """What is to be evaluated on; ``known`` are the data sets of the suites that are asked for.
+
+    Raises:
+        ValueError: a value that can't be, or a flag without another that it needs.
+    """
+    if unknown := [name for name in args.sets if name not in known]:
+        raise ValueError(f"no data set {unknown[0]!r} here; choose of {known}")
+    for flag, least in {
+        "limit": 1,
+        "aime_samples": 1,
+        "batch_size": 1,
+        "max_len": 1,
+        "max_new_tokens": 1,
+        "concurrency": 1,
+    }.items():
+        if (value := getattr(args, flag)) is not None and value < least:
+            raise ValueError(f"--{flag} is {value}; it must be at least {least}")
+    if args.games and args.suite not in ("alignment", "all"):
+        raise ValueError(f"--games are for the alignment study; {args.suite} doesn't read them")
+    if not args.model and not (args.suite == "alignment" and args.games):
+        raise ValueError("--model is missing; only `spyrl eval alignment --games FILE...` needs none")
+    data = SAMPLES if args.data == "samples" else Path(args.data) if args.data else None
+    return Run(
+        output=Path(args.output),
+        data=data,
+        limit=args.limit,
+        sets=tuple(args.sets),
+        seed=args.seed,
+        samples=args.aime_samples,
+        tasks=tuple(args.tasks),
+        games=tuple(map(Path, args.games)),
+    )
+
+
+def judge_settings_of(args: argparse.Namespace) -> JudgeSettings | None:
+    """The judge, where there is one.
+
+    Raises:
+        ValueError: it is no endpoint, or its settings can't be.
+    """
+    if not args.judge:
+        return None
+    endpoint = url_and_model(args.judge)
+    if endpoint is None:
+        raise ValueError(f"--judge is {args.judge!r}; give URL:model, such as https://api.openai.com/v1:gpt-4o")
+    return JudgeSettings(
+        *endpoint,
+        max_new_tokens=args.judge_max_new_tokens,
+        concurrency=args.judge_concurrency,
+        timeout=args.judge_timeout,
+        retries=args.judge_retries,
+        price=tuple(args.judge_price) if args.judge_price else None,
+        max_cost=args.judge_max_cost,
+    )
+
+
+def loading_of(args: argparse.Namespace) -> Loading:
+    """How local models are loaded and endpoints asked.
+
+    Raises:
+        ValueError: the chat template's options aren't a JSON object.
+    """
+    try:
+        options = json.loads(args.chat_template_kwargs)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--chat_template_kwargs is {args.chat_template_kwargs!r}, not JSON ({error})") from error
+    if not isinstance(options, dict):
+        raise ValueError(f"--chat_template_kwargs is {args.chat_template_kwargs!r}; give a JSON object")
+    return Loading(
+        engine=args.engine,
+        max_len=args.max_len,
+        rows=args.batch_size,
+        concurrency=args.concurrency,
+        timeout=args.timeout,
+        template_options=options,
+        gpu_memory_utilization=args.gpu_memory_utilization,
+    )

@@ -1,0 +1,143 @@
+"""``spyrl eval`` as its user calls it: models and judge are real endpoints in this process, data are the invented samples."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+
+import pytest
+from chat_server import Answer, says
+
+from spy_env import cli
+
+SUITES = ("reasoning", "summarization", "creative_writing", "alignment")
+
+
+def writes(text):
+    """A model that says the same to everything, but for votes."""
+    return lambda prompt, asked: says(rf"{text} \boxed{{2}}")
+
+
+def judges(prompt, asked):
+    """A judge that finds everything fair: it reads the format that the question asks for."""
+    if "novelty" in prompt:
+        return says(r"\boxed{novelty=A; emotion=A; coherence=tie; consistency=B; overall=A}")
+    if ">" in prompt:
+        return says(r"\boxed{1 > 2 > 3 > 4 > 5}")
+    return says(r"\boxed{A}") if "Text A" in prompt else says(r"\boxed{7}")
+
+
+@pytest.fixture
+def command(serve, tmp_path):
+    servers = {
+        "model": serve(writes("The harbour fund had no rule.")),
+        "base": serve(writes("A report.")),
+        "judge": serve(judges),
+    }
+
+    def flags(suite, *more):
+        ends = [word for role in servers for word in (f"--{role}", f"{servers[role].url}:m")]
+        return [
+            "eval",
+            suite,
+            *ends,
+            "--data",
+            "samples",
+            "--limit",
+            "1",
+            "--aime_samples",
+            "2",
+            "--output",
+            str(tmp_path / "out"),
+            *more,
+        ]
+
+    flags.servers = servers
+    return flags
+
+
+def asked(command):
+    return {role: len(server.received) for role, server in command.servers.items()}
+
+
+@pytest.mark.slow
+def test_all_suites_end_in_one_page_and_a_second_run_asks_for_nothing(command, tmp_path):
+    assert cli.main(command("all")) == 0
+    out, first = tmp_path / "out", asked(command)
+    for suite in SUITES:
+        results = json.loads((out / suite / "results.json").read_text(encoding="utf-8"))
+        assert results["scores"], suite
+        assert results["model"]["fingerprint"].endswith("#m")
+        assert results["versions"]["python"]
+        assert (out / suite / "table.md").read_text(encoding="utf-8").strip()
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert all(title in page for title in ("GSM8K", "GovReport", "WritingBench"))
+    assert all(first.values())
+    assert cli.main(command("all")) == 0
+    assert asked(command) == first
+
+
+def test_a_dry_run_says_how_much_would_be_asked_for_and_asks_nothing(command, tmp_path, capsys):
+    assert cli.main(command("summarization", "--dry-run")) == 0
+    assert "summarization: 8 texts of each model, at most 16 questions to the judge" in capsys.readouterr().out
+    assert not any(asked(command).values())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--limit", "0"], "--limit is 0; it must be at least 1"),
+        (["--sets", "govreports"], "no data set 'govreports' here"),
+        (["--judge", "gpt-4o"], "--judge is 'gpt-4o'; give URL:model"),
+        (["--judge", "http://localhost:1/v1"], "names no model"),
+        (["--judge_max_cost", "5"], "judge_price"),
+        (["--games", "g.jsonl"], "--games are for the alignment study"),
+        (["--data", "nowhere"], "'nowhere', which is no folder"),
+        (["--chat_template_kwargs", "[1]"], "give a JSON object"),
+        (["--chat_template_kwargs", "{"], "not JSON"),
+    ],
+)
+def test_a_wrong_flag_is_said_with_its_value_and_the_way_out(command, capsys, flags, said):
+    assert cli.main(command("summarization", *flags)) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_model_is_needed_but_for_saved_games(capsys, tmp_path):
+    assert cli.main(["eval", "summarization", "--data", "samples", "--output", str(tmp_path)]) == 2
+    assert "--model is missing" in capsys.readouterr().err
+
+
+def test_a_folder_keeps_to_one_model(command, serve, capsys):
+    assert cli.main(command("summarization", "--sets", "samsum")) == 0
+    other = serve(writes("Something else."))
+    assert cli.main(command("summarization", "--sets", "samsum", "--model", f"{other.url}:m")) == 2
+    assert "holds results of another model" in capsys.readouterr().err
+    assert not other.received
+
+
+def test_a_folder_is_written_by_one_evaluation_at_a_time(command, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    with (tmp_path / "out" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.main(command("summarization", "--sets", "samsum")) == 2
+    assert "another evaluation is writing" in capsys.readouterr().err
+    assert not any(asked(command).values())
+
+
+def test_answers_that_could_not_be_had_are_counted_and_asked_for_again(command, tmp_path, capsys):
+    server = command.servers["model"]
+    answer = server.answer
+    server.answer = lambda prompt, times: Answer(b"{}", 400) if "cat" in prompt else answer(prompt, times)
+    both = ["--sets", "samsum", "govreport", "--limit", "2"]
+    assert cli.main(command("summarization", *both)) == 1
+    assert "could not be had" in capsys.readouterr().out
+    server.answer = answer
+    assert cli.main(command("summarization", *both)) == 0
+
+
+def test_a_model_against_itself_is_asked_twice(command):
+    server = command.servers["model"]
+    same = f"{server.url}:m"
+    assert cli.main(command("creative_writing", "--base", same, "--sets", "writingprompts")) == 0
+    assert len(server.received) == 2
