@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from benchmarks.evaluation.alignment_games import GAMES, Played, Source, play, read_saved, sampling_for, sources_of
+from benchmarks.evaluation.alignment_games import DATA, GAMES, Played, Source, play, read_saved, sources_of
 from benchmarks.evaluation.alignment_protocol import protocol
 from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.game_quality import (
@@ -45,8 +45,10 @@ from benchmarks.evaluation.within_games import (
 )
 from spy_env import ABSTAIN, UNREADABLE, Game, Rules, Stage, load_task
 from trainers import disk
+from trainers.engines import Sampling
 
 NAME = "alignment"
+SETS = tuple(data_set.name for data_set in DATA.values())
 
 
 class Judge(Protocol):
@@ -113,16 +115,18 @@ def generate(run: Run, items: StudyItems, who: Contestant) -> Played | None:
         return None
     games: dict[str, Sequence[Game]] = {}
     failed: dict[str, int] = {}
+    sampling: dict[Stage, Sampling] = {}
     for task, sources in items.sources.items():
         played = play(who, task, sources, items.wanted, run, run.output / NAME)
         games.update(played.games)
         failed.update(played.failed)
-    return Played(games, failed, who.max_len)
+        sampling.update(played.sampling)
+    return Played(games, failed, sampling)
 
 
 def score(run: Run, items: StudyItems, answers: Mapping[str, Any], judge: Judge | None) -> Results:
     """How votes and quality go together, for each task and measure; each game's outcome as JSON lines."""
-    played = Played(items.saved, {}) if items.saved else answers["model"]
+    played = Played(items.saved, {}, {}) if items.saved else answers["model"]
     usable = {name: [game for game in games if game.readable] for name, games in played.games.items()}
     ranked = _judged([game for games in usable.values() for game in games], run.seed, judge)
     summaries = Summaries({source.document.text: source.summary for of in items.sources.values() for source in of})
@@ -230,7 +234,7 @@ def _made(run: Run, items: StudyItems, played: Played) -> dict[str, Any]:
     if items.saved:
         return {"games": f"saved, from {', '.join(map(str, run.games))}"}
     rules = {load_task(task).name: asdict(Rules().for_task(load_task(task))) for task in items.sources}
-    sampling = {stage.value: asdict(of) for stage, of in sampling_for(played.max_len).items()}
+    sampling = {stage.value: asdict(of) for stage, of in played.sampling.items()}
     return {"games": "the model plays all seats, our prompts", "rules": rules, "decoding": sampling}
 
 

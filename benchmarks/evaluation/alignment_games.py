@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,11 +55,11 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The games of each task that are over, how many the infrastructure failed, and the room that replies had."""
+    """The games of each task that are over, how many the infrastructure failed, and how replies were sampled."""
 
     games: Mapping[str, Sequence[Game]]
     failed: Mapping[str, int]
-    max_len: int | None = None
+    sampling: Mapping[Stage, Sampling]
 
 
 def sources_of(task: str, run: Run, wanted: int | None) -> tuple[list[Source], dict[str, int]] | None:
@@ -92,32 +92,44 @@ def sources_of(task: str, run: Run, wanted: int | None) -> tuple[list[Source], d
     return sources, dict(excluded)
 
 
-def sampling_for(max_len: int | None) -> dict[Stage, Sampling]:
+def sampling_for(who: Contestant) -> dict[Stage, Sampling]:
     """How the games' replies are sampled: the model as it is, with room for every prompt."""
-    most = max_len // SHARE_OF_ROOM if max_len else max(NEW_TOKENS.values())
-    return {stage: Sampling(max(1, min(tokens, most))) for stage, tokens in NEW_TOKENS.items()}
+    share = who.max_len // SHARE_OF_ROOM if who.max_len else None
+    return {
+        stage: Sampling(max(1, min(filter(None, (tokens, share, who.max_new_tokens)))))
+        for stage, tokens in NEW_TOKENS.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class _Keeping:
-    """The model as an engine whose replies are kept on disk as they come; it is loaded when the first is missing."""
+    """The model as an engine whose replies are kept on disk as they come; it is loaded when the first is missing.
+
+    What failed isn't asked for again in the same run: the endpoint's client has tried often enough, and where only few
+    requests are left, their failures would look like those of an endpoint that is down.
+    """
 
     who: Contestant
     task: str
     finished: Finished
     seed: int
+    failed: dict[str, Failed] = field(default_factory=dict)  # by the request's seed
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """One reply for each seat's request; seats that are told the same draw each their own."""
-        stage = requests[0].seed.split("/")[-2]  # see trainers.rollout.requests_of
+        asked = [request for request in requests if request.seed not in self.failed]
         asks = [
             Ask(self.task, request.seed, request.prompt, request.sampling, int(content_key(request.seed)[:12], 16))
-            for request in requests
+            for request in asked
         ]
+        stage = requests[0].seed.split("/")[-2]  # see trainers.rollout.requests_of
         answers = answer_all(self.who, asks, self.finished, self.seed, f"{self.task}, {stage}")
+        by_seed = {request.seed: answer for request, answer in zip(asked, answers, strict=True)}
+        self.failed.update({seed: Failed(answer.failed) for seed, answer in by_seed.items() if answer.failed})
         return [
-            Failed(answer.failed) if answer.failed else Reply(answer.text, truncated=answer.truncated)
-            for answer in answers
+            self.failed.get(request.seed)
+            or Reply(by_seed[request.seed].text, truncated=by_seed[request.seed].truncated)
+            for request in requests
         ]
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
@@ -134,7 +146,7 @@ def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run
         ValueError: a document leaves no room for a game.
         UnreachableError: the model's endpoint is down.
     """
-    name, sampling = load_task(task).name, sampling_for(who.max_len)
+    name, sampling = load_task(task).name, sampling_for(who)
     file = folder / "games" / f"{name}.jsonl"
     saved = {game.seed: game for game in read_games(file)} if file.exists() else {}
     engine = _Keeping(who, name, Finished(folder / "generations.jsonl"), run.seed)
@@ -150,7 +162,7 @@ def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run
     new = [one.game for one in play_games(missing, seating, lambda game, reason: failed.append(reason))]
     write_games(file, new)
     found = saved | {game.seed: game for game in new}
-    return Played({name: [found[seed] for seed in seeds if seed in found]}, {name: len(failed)}, who.max_len)
+    return Played({name: [found[seed] for seed in seeds if seed in found]}, {name: len(failed)}, sampling)
 
 
 def _seed(

@@ -12,6 +12,25 @@ from dataclasses import dataclass, field
 from benchmarks.evaluation.published import Published, beside
 from benchmarks.evaluation.results import Results, Score
 
+TITLES = {
+    "gsm8k": "GSM8K",
+    "math500": "MATH-500",
+    "aime24": "AIME 24",
+    "aime25": "AIME 25",
+    "minerva_math": "Minerva",
+    "mmlu_pro": "MMLU-Pro",
+    "gpqa": "GPQA-Diamond",
+    "govreport": "GovReport",
+    "multi_news": "Multi-News",
+    "qmsum": "QMSum",
+    "vcsum": "VCSum",
+    "samsum": "SAMSum",
+    "arxiv": "arXiv",
+    "pubmed": "PubMed",
+    "billsum": "BillSum",
+    "writingprompts": "WritingPrompts",
+    "writingbench": "WritingBench",
+}
 AGAINST = "model against base"
 _VARIANT = re.compile(
     r" \(([^()]*(?:\([^()]*\)[^()]*)*)\)|, ((?:partly )?few-shot|zero-shot|greedy|mean of \d+ samples)"
@@ -51,7 +70,12 @@ class Block:
 
     def column(self, name: str) -> str:
         """The head of a column: the data set, with what is its own of its variant."""
-        return _named(name, [part for part in self.variants[name] if part not in self.shared])
+        return _named(titled(name), [part for part in self.variants[name] if part not in self.shared])
+
+
+def titled(name: str) -> str:
+    """A data set's title; the name itself where we know none, as of a task of the alignment study."""
+    return TITLES.get(name, name)
 
 
 def _named(name: str, variant: Sequence[str]) -> str:

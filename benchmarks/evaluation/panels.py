@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from benchmarks.evaluation.blocks import AGAINST, Block, blocks
+from benchmarks.evaluation.blocks import AGAINST, Block, blocks, titled
 from benchmarks.evaluation.results import Results, Score
 
 DIFFERENCES = ("model minus base",)  # small beside the values themselves: in the table only
@@ -54,11 +54,11 @@ def panels(results: Results) -> list[Panel]:
 def _values(block: Block) -> Panel:
     """A metric: contestants by data set."""
     percent = all(score.percent for scores in block.rows.values() for score in scores.values())
-    panel = Panel(block.title, block.sets, "per cent" if percent else block.title)
+    panel = Panel(block.title, list(map(titled, block.sets)), "per cent" if percent else block.title)
     for row, scores in block.rows.items():
         if row not in DIFFERENCES:
             panel.series[row] = [point(scores.get(name)) for name in block.sets]
-    _beside(panel, block, block.sets, block.sets)
+    _beside(panel, block, panel.xs, block.sets)
     return panel
 
 
@@ -72,15 +72,16 @@ def _beside(panel: Panel, block: Block, xs: Sequence[str], sets: Sequence[str]) 
 def _rates(found: Sequence[Block]) -> list[Panel]:
     """Win rates: by data set where there is one criterion, else by criterion, a panel for each data set."""
     if len(found) == 1:
-        panel = Panel(found[0].title, found[0].sets, "pairs won, per cent", level=50.0)
+        sets = found[0].sets
+        panel = Panel(found[0].title, list(map(titled, sets)), "pairs won, per cent", level=50.0)
         for rate in RATES:
-            panel.series[rate] = [point(found[0].rows.get(rate, {}).get(name)) for name in panel.xs]
-        _beside(panel, found[0], panel.xs, panel.xs)
+            panel.series[rate] = [point(found[0].rows.get(rate, {}).get(name)) for name in sets]
+        _beside(panel, found[0], panel.xs, sets)
         return [panel]
     made = []
     for name in dict.fromkeys(name for block in found for name in block.sets):
         criteria = [block.title.removeprefix(f"{AGAINST}, ") for block in found]
-        panel = Panel(f"{AGAINST}, {name}", criteria, "pairs won, per cent", level=50.0)
+        panel = Panel(f"{AGAINST}, {titled(name)}", criteria, "pairs won, per cent", level=50.0)
         for rate in RATES:
             panel.series[rate] = [point(block.rows.get(rate, {}).get(name)) for block in found]
         for block, criterion in zip(found, criteria, strict=True):

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.evaluation.blocks import Block, blocks, counts, intervals
+from benchmarks.evaluation.blocks import Block, blocks, counts, intervals, titled
 from benchmarks.evaluation.published import SOURCE, Published
 from benchmarks.evaluation.results import Results, Score, shown
 
@@ -25,7 +25,7 @@ def markdown(results: Results, about: Mapping[str, Any]) -> str:
         lines += ["", f"## {text(block.heading + unit(block))}", "", *table(block)]
     if any(block.published for block in found):
         lines += ["", f"Published rows: {SOURCE}."]
-    lines += section("Counted", counted(results)) + section("Notes", list(map(text, results.notes)))
+    lines += section("Counted", list(map(text, counted(results)))) + section("Notes", list(map(text, results.notes)))
     lines += section("Protocol", list(map(text, told(results.protocol))))
     return "\n".join(lines) + "\n"
 
@@ -116,11 +116,11 @@ def text(value: str) -> str:
 
 
 def counted(results: Results) -> list[str]:
-    """What was left out, cut, empty or unreadable, a line for each data set and contestant."""
-    return [
-        text(f"{name}, {who}: " + ", ".join(f"{count} {what}" for what, count in found.items()))
-        for (name, who), found in counts(results).items()
-    ]
+    """What was left out, cut, empty or unreadable, a line for each data set."""
+    by_set: dict[str, list[str]] = {}
+    for (name, who), found in counts(results).items():
+        by_set.setdefault(name, []).append(f"{who}: " + ", ".join(f"{count} {what}" for what, count in found.items()))
+    return [f"{titled(name)}: " + "; ".join(told) for name, told in by_set.items()]
 
 
 def told(protocol: Mapping[str, Any]) -> list[str]:
