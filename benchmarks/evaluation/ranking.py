@@ -29,7 +29,6 @@ in one box, the best first and the worst last, every number once and no ties, as
 the form only).
 """
 _NUMBER = re.compile(r"(?:player\s*)?0*([0-9]{1,4})", re.IGNORECASE)
-LONGEST = 1000  # characters of a ranking; longer ones are no ranking
 
 
 def shuffled(game: Game, seed: int) -> list[Seat]:
@@ -55,7 +54,7 @@ def ranking_prompt(game: Game, order: list[Seat]) -> str:
 def read_ranking(reply: str, n: int) -> list[int] | None:
     """The numbers from best to worst in the last box of a reply; None unless each of 1 to ``n`` stands there once."""
     said = last_box(reply)
-    if said is None or len(said) > LONGEST:
+    if said is None:
         return None
     numbers = [_NUMBER.fullmatch(part.strip()) for part in said.strip(" $").split(">")]
     found = [int(number[1]) for number in numbers if number]

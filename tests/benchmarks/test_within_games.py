@@ -112,6 +112,9 @@ def test_games_on_one_document_are_drawn_together():
     assert together[:3] == pytest.approx(alone[:3]), "copies are no further evidence"
     assert "30 documents" in together.method
     assert alone.method == "bootstrap over games"
+    of_one = [game(one.votes, one.ranks, unit="same") for one in once]
+    assert spearman(of_one).value == pytest.approx(alone.value)
+    assert spearman(of_one).low is None, "one document says nothing of others"
 
 
 def test_a_share_in_which_all_games_agree_isnt_certain_and_a_coefficient_is_no_share():
