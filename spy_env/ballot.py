@@ -96,6 +96,12 @@ def last_box(reply: str, box: re.Pattern[str] = _BOX) -> str | None:
     return boxes[0][1].strip() if boxes else None
 
 
+def unstyled(said: str) -> str:
+    """What a box says, without styling commands, braces and dollars, in half-width characters and single spaces."""
+    plain = _STYLING.sub(" ", said.translate(_HALF_WIDTH)).translate(_BRACES_TO_SPACES)
+    return " ".join(plain.strip(" $").split())
+
+
 def parse_vote(reply: str, players: int) -> Vote:
     """Read the last complete, non-empty ``\\boxed{}`` after the last ``</think>``; never raises, linear time.
 
@@ -105,8 +111,7 @@ def parse_vote(reply: str, players: int) -> Vote:
     said = last_box(reply)
     if said is None or len(said) > 200:  # no vote is longer
         return UNREADABLE
-    plain = _STYLING.sub(" ", said.translate(_HALF_WIDTH)).translate(_BRACES_TO_SPACES)
-    said = " ".join(plain.strip(" $").split())
+    said = unstyled(said)
     if said.casefold().replace(" ", "").rstrip(".") in _ABSTENTIONS:
         return ABSTAIN
     numbered = _NUMBERED.fullmatch(said)

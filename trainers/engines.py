@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+REFUSALS = (400, 413, 422)  # HTTP: such as a prompt that is too long
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -71,9 +73,10 @@ class Reply:
 
 
 class Failed(NamedTuple):
-    """The infrastructure gave no reply; never scored."""
+    """The infrastructure gave no reply; never scored. ``refused``: it takes requests, but not this one."""
 
     reason: str
+    refused: bool = False
 
 
 class Reader(Protocol):
@@ -174,7 +177,12 @@ class EndpointEngine:
                 **only_if_asked,
             )
         except self._errors as error:  # also JSON that isn't (a ValueError) or is too deep
-            return Failed(f"{self._url}: {type(error).__name__}: {error}")
+            body = getattr(error, "body", None)
+            said = (
+                f" - {str(body)[:300]}" if body and " - " not in str(error) else ""
+            )  # the client shows one form of it
+            refused = getattr(error, "status_code", None) in REFUSALS
+            return Failed(f"{self._url}: {type(error).__name__}: {error}{said}", refused)
         return self._read(answer)
 
     def _read(self, answer: Any) -> Reply | Failed:

@@ -78,11 +78,16 @@ def read_set(data_set: DataSet, folder: Path | None, limit: int | None, seed: in
         )
     _give_ids(whole)
     wanted = data_set.items if limit is None else limit
-    if wanted is not None and wanted < len(whole):
-        order = list(range(len(whole)))
-        Random(f"{seed}/{data_set.name}").shuffle(order)
-        whole = [whole[i] for i in sorted(order[:wanted])]
-    return Items(whole, len(rows), dict(excluded), source)
+    return Items(drawn(whole, wanted, seed, data_set.name), len(rows), dict(excluded), source)
+
+
+def drawn(rows: list[dict[str, Any]], wanted: int | None, seed: int, name: str) -> list[dict[str, Any]]:
+    """As many rows as wanted (None: all), drawn by ``seed`` and in their order; more add to those of fewer."""
+    if wanted is None or wanted >= len(rows):
+        return rows
+    order = list(range(len(rows)))
+    Random(f"{seed}/{name}").shuffle(order)
+    return [rows[i] for i in sorted(order[:wanted])]
 
 
 def file_of(name: str, folder: Path) -> Path | None:

@@ -43,12 +43,26 @@ class Finished:
         """What was finished under a key."""
         return self._rows.get(key)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """All that was finished, by earlier runs too."""
+        return list(self._rows.values())
+
     def add(self, key: str, **row: Any) -> dict[str, Any]:
         """Keep finished work, on the disk when this returns."""
         kept = {"key": key, **row}
-        disk.append(self.file, json.dumps(kept, ensure_ascii=False) + "\n")
+        disk.append(self.file, _line(kept) + "\n")
         self._rows[key] = kept
         return kept
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A row as readable JSON; escaped where a text holds half a character, which no file can."""
+    line = json.dumps(row, ensure_ascii=False)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return json.dumps(row)
+    return line
 
 
 def content_key(*parts: Any) -> str:

@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     judge.add_argument("--judge_max_new_tokens", type=int, default=1024)
     judge.add_argument("--judge_concurrency", type=int, default=16, help="questions at a time")
     judge.add_argument("--judge_timeout", type=float, default=120.0, help="seconds for one question")
-    judge.add_argument("--judge_retries", type=int, default=6, help="after 429, 5xx, time-outs and cut connections")
+    judge.add_argument("--judge_retries", type=int, default=10, help="after 429, 5xx, time-outs and cut connections")
     flags.add_argument(
         "--output", required=True, help="folder of results, generations and verdicts; one model and base a folder"
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 from tqdm import tqdm
@@ -65,7 +66,7 @@ def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: i
         requests = [Request(missing[key].prompt, f"{seed}/{key}", missing[key].sampling) for key in order]
         bar = tqdm(desc=what, total=len(keys), initial=len(keys) - len(missing), unit="text", dynamic_ncols=True)
         with bar:
-            for i, reply in as_answered(who.engine, requests, who.name):
+            for i, reply in as_answered(who.engine, requests, who.name, len(requests)):
                 answers[order[i]] = _kept(reply, order[i], missing[order[i]], who, finished)
                 bar.update()
     return [answers[key] for key in keys]
@@ -103,26 +104,42 @@ def _answer(row: dict[str, object]) -> Answer:
     return Answer(str(row["text"]), bool(row["truncated"]))
 
 
-def as_answered(engine: Engine, requests: Sequence[Request], name: str) -> Iterator[tuple[int, Reply | Failed]]:
-    """Each request's place and its answer, as they come.
+def as_answered(
+    engine: Engine, requests: Iterable[Request], name: str, expected: int
+) -> Iterator[tuple[int, Reply | Failed]]:
+    """Each request's place and its answer, as they come; ``expected``: how many requests there may be.
+
+    A request that is refused for its own sake, such as a prompt too long, is no sign of an endpoint that is down, unless
+    it never answered any. Once it seems down nothing more is sent, but what is under way is waited for and yielded.
 
     Raises:
         UnreachableError: ``FAILURES_IN_A_ROW`` requests failed one after another, or all there were.
     """
-    failures = 0
-    for i, reply in _streamed(engine, requests):
-        failures = failures + 1 if isinstance(reply, Failed) else 0
+    failures, answered, down = 0, False, ""
+
+    def while_up() -> Iterator[Request]:
+        for request in requests:
+            if down:
+                return
+            yield request
+
+    for i, reply in _streamed(engine, while_up()):
         yield i, reply
-        if isinstance(reply, Failed) and failures >= min(FAILURES_IN_A_ROW, len(requests)):
-            raise UnreachableError(
-                f"{name} gave no answer {failures} times in a row; the last: {reply.reason}. Everything finished is kept: run the "
-                "same command again to go on from here"
-            )
+        if not isinstance(reply, Failed):
+            failures, answered = 0, True
+            continue
+        failures += not (reply.refused and answered)
+        if not down and failures >= (FAILURES_IN_A_ROW if reply.refused else min(FAILURES_IN_A_ROW, expected)):
+            down = f"{name} gave no answer {failures} times in a row; the last: {reply.reason}"
+    if down:
+        raise UnreachableError(f"{down}. Everything finished is kept: run the same command again to go on from here")
 
 
-def _streamed(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, Reply | Failed]]:
+def _streamed(engine: Engine, requests: Iterator[Request]) -> Iterator[tuple[int, Reply | Failed]]:
     if isinstance(engine, EndpointEngine):
         yield from engine.as_answered(requests)
         return
-    for begin in range(0, len(requests), ROWS_AT_A_TIME):
-        yield from enumerate(engine.generate(requests[begin : begin + ROWS_AT_A_TIME]), start=begin)
+    numbered = enumerate(requests)
+    while taken := list(islice(numbered, ROWS_AT_A_TIME)):
+        replies = engine.generate([request for _, request in taken])
+        yield from zip((i for i, _ in taken), replies, strict=True)

@@ -1,0 +1,211 @@
+"""Creative writing: WritingPrompts and WritingBench, by a judge. Pairs against a base, and WritingBench's checklists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.evaluation import checklists, pairs
+from benchmarks.evaluation.contestants import Contestant
+from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, read_set
+from benchmarks.evaluation.finished import Finished
+from benchmarks.evaluation.generations import Answer, Ask, answer_all
+from benchmarks.evaluation.judge import Judge
+from benchmarks.evaluation.pairs import Pair
+from benchmarks.evaluation.results import Results, Score
+from benchmarks.evaluation.run import Calls, Run
+from benchmarks.evaluation.text_statistics import language, statistics
+from benchmarks.evaluation.writing_prompts import in_words
+from trainers.engines import Sampling
+
+NAME = "creative_writing"
+PROMPTS = DataSet(
+    "writingprompts", "WritingPrompts", Hub("euclaise/writingprompts"), {"prompt": ("prompt",)}, items=200
+)
+BENCH = DataSet(
+    "writingbench",
+    "WritingBench",
+    Hub(
+        "json",
+        split="train",  # what the loader calls a single file
+        data_files="https://raw.githubusercontent.com/X-PLUG/WritingBench/main/benchmark_query/benchmark_all.jsonl",
+    ),
+    {"prompt": ("query", "prompt"), "checklist": ("checklist",)},
+    {"lang": ("lang",)},
+)
+SETS = (PROMPTS.name, BENCH.name)
+CRITERIA = {
+    "novelty": "fresh ideas, images and turns, rather than those that come to mind first",
+    "emotion": "feelings that are shown, fit what happens and reach the reader",
+    "coherence": "parts that follow from each other, in an order that can be followed, up to an end",
+    "consistency": "no contradictions: with the request, or in facts, characters, tone and point of view",
+    "overall": "the better answer to the request, all things together",
+}
+# WritingBench's README; the tables that we compare with name no decoding for WritingPrompts, so it is the same there.
+SAMPLING = Sampling(16000, temperature=0.7, top_p=0.8, top_k=20)
+LONGEST = {PROMPTS.name: 2048, BENCH.name: 16000}  # ours, and WritingBench's
+SHORTEST = 256  # tokens of a reply; a request that leaves no room for them is too long. Ours
+PROTOCOL = {
+    "writingprompts": "prompts of the test split, drawn by the seed, without tags and joined from tokens; each prompt once, "
+    "none that asks for an image or isn't a prompt. The request is our own sentence and the prompt; at most 2,048 tokens",
+    "writingbench": "requests as they are; at most 16,000 tokens, or what the model's length leaves",
+    "decoding": "top_p 0.8, top_k 20, temperature 0.7, as WritingBench has it",
+    "too long": f"a request that leaves fewer than {SHORTEST} tokens for the reply is left out and counted, never cut",
+    "texts": "what a model wrote without its thinking; one that ran out of tokens is judged as it is, and counted",
+}
+Found = Mapping[str, Items]
+Written = Mapping[str, Mapping[str, Answer]]
+"""Answers by set and item; items whose request is too long are missing."""
+
+
+def items(run: Run) -> Found:
+    """The requests of both sets.
+
+    Raises:
+        ValueError: the data can't be read, no chosen set is there, or a checklist is incomplete.
+    """
+    found: dict[str, Items] = {}
+    if PROMPTS.name in run.chosen(SETS) and (read := read_set(replace(PROMPTS, items=None), run.data, None, run.seed)):
+        found[PROMPTS.name] = _prompts(read, run)
+    if BENCH.name in run.chosen(SETS) and (read := read_set(BENCH, run.data, run.limit, run.seed)):
+        for row in read.rows:
+            checklists.check(row)
+            row["lang"] = row["lang"] or language(row["prompt"])
+        found[BENCH.name] = read
+    if not found:
+        raise ValueError(
+            f"creative writing has no data: {run.data or 'the choice of sets'} holds none of {list(SETS)}; give --data FOLDER "
+            "with writingprompts.jsonl or writingbench.jsonl, or choose one of these sets"
+        )
+    for name, read in found.items():
+        left_out = f"; left out: {read.excluded}" if read.excluded else ""
+        run.say(f"{name}: {len(read.rows)} of {read.total} items from {read.source}{left_out}")
+    return found
+
+
+def _prompts(read: Items, run: Run) -> Items:
+    excluded = Counter(read.excluded)
+    rows = in_words(read.rows, excluded)
+    if not rows:
+        raise ValueError(f"{read.source} has {read.total} rows and no prompt in words ({dict(excluded)})")
+    wanted = PROMPTS.items if run.limit is None else run.limit
+    return Items(drawn(rows, wanted, run.seed, PROMPTS.name), read.total, dict(excluded), read.source)
+
+
+def calls(run: Run, items: Found, against: bool, judged: bool) -> Calls:
+    """How many texts a contestant writes, and how many questions the judge gets at most."""
+    texts = sum(len(each.rows) for each in items.values())
+    if not judged:
+        return Calls(texts, 0)
+    bench = items[BENCH.name].rows if BENCH.name in items else []
+    grades = sum(len(row["checklist"]) for row in bench)
+    return Calls(texts, grades * (1 + against) + 2 * texts * against)
+
+
+def generate(run: Run, items: Found, who: Contestant) -> Written:
+    """What a contestant writes for every request that leaves room for a reply."""
+    asks = [ask for name, read in items.items() for row in read.rows if (ask := _ask(name, row, who))]
+    finished = Finished(run.output / NAME / "generations.jsonl")
+    answers = answer_all(who, asks, finished, run.seed, f"{NAME}, {who.role}")
+    written: dict[str, dict[str, Answer]] = {name: {} for name in items}
+    for ask, answer in zip(asks, answers, strict=True):
+        written[ask.set][ask.item] = answer
+    return written
+
+
+def request(name: str, row: Mapping[str, Any]) -> str:
+    """What a contestant is asked to write."""
+    prompt = str(row["prompt"])
+    return f"Write a short story from this prompt:\n\n{prompt}" if name == PROMPTS.name else prompt
+
+
+def _ask(name: str, row: Mapping[str, Any], who: Contestant) -> Ask | None:
+    asked = request(name, row)
+    if who.max_len is not None and who.max_len - who.reader.count_tokens(asked, "") < SHORTEST:
+        return None
+    return Ask(name, row["id"], asked, replace(SAMPLING, max_new_tokens=LONGEST[name]))
+
+
+def score(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge | None) -> Results:
+    """Statistics of the texts; with a judge also checklists, and pairs where there is a base."""
+    found, notes = list[Score](), list[str]()
+    if judge:
+        if BENCH.name in items:
+            found += _graded(run, items[BENCH.name], answers, judge)
+        if pairs.BASE in answers:
+            compared = list(_compared(run, items, answers, judge))
+            found += compared
+            without = [name for name in items if not any(score.set == name for score in compared)]
+            notes += [f"{name}: there is no item for which both wrote a text, so no pair" for name in without]
+    else:
+        notes.append(
+            "no judge was given, so nothing here says which texts are better: only statistics of the texts. The texts are kept: "
+            "run the same command again with --judge URL:model"
+        )
+    for name, read in items.items():
+        for who, written in answers.items():
+            kept = [answer for answer in written[name].values() if not answer.failed]
+            counts = _counts(read, written[name])
+            found += statistics(name, who, kept, counts, run.seed)
+            if not kept:
+                notes.append(f"{name}: {who} has no text at all ({counts})")
+    return Results(NAME, found, _protocol(judge, items), notes)
+
+
+def _protocol(judge: Judge | None, items: Found) -> dict[str, Any]:
+    data = {
+        f"data, {name}": f"{len(read.rows)} of {read.total} items from {read.source}" for name, read in items.items()
+    }
+    left_out = {f"left out, {name}": dict(read.excluded) for name, read in items.items() if read.excluded}
+    judged: dict[str, Any] = {}
+    if judge:
+        decoding = f"greedy, at most {judge.sampling.max_new_tokens} tokens"
+        judged = {**checklists.PROTOCOL, **pairs.PROTOCOL, "pairs, judge's decoding": decoding}
+    return {**PROTOCOL, **judged, **data, **left_out}
+
+
+def _counts(read: Items, written: Mapping[str, Answer]) -> dict[str, int]:
+    answers = written.values()
+    return {
+        "prompt too long": len(read.rows) - len(written),
+        "failed": sum(bool(answer.failed) for answer in answers),
+        "empty": sum(not answer.failed and not answer.said for answer in answers),
+        "truncated": sum(answer.truncated for answer in answers),
+    }
+
+
+def _graded(run: Run, read: Items, answers: Mapping[str, Written], judge: Judge) -> Iterator[Score]:
+    """Grades of all contestants, in one round of questions; each score says how many texts there weren't."""
+    texts = [
+        checklists.Graded(BENCH.name, who, row, answer.said)
+        for who, written in answers.items()
+        for row in read.rows
+        if (answer := written[BENCH.name].get(row["id"])) and not answer.failed
+    ]
+    for score in checklists.grade(judge, texts, run.seed, run.output / NAME):
+        seen = _counts(read, answers[score.who][BENCH.name])
+        lost = {name: seen[name] for name in ("failed", "prompt too long", "truncated")}
+        yield (
+            replace(score, counts=+(Counter(score.counts) + Counter(lost)))
+            if score.metric == checklists.METRIC
+            else score
+        )
+
+
+def _compared(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge) -> Iterator[Score]:
+    """Pairs of all sets, in one round of questions; each score says how many pairs couldn't be made."""
+    made: list[Pair] = []
+    incomplete: Counter[str] = Counter()
+    for name, read in items.items():
+        for row in read.rows:
+            both = [answers[who][name].get(row["id"]) for who in (pairs.MODEL, pairs.BASE)]
+            texts = [answer.said for answer in both if answer and not answer.failed]
+            if len(texts) == 2:
+                made.append(Pair(name, row["id"], request(name, row), *texts))
+            else:
+                incomplete[name] += 1
+    for score in pairs.compare(judge, made, CRITERIA, run.seed, run.output / NAME, "pairs of texts"):
+        lost = {"no pair of texts": incomplete[score.set]} if score.counts and incomplete[score.set] else {}
+        yield replace(score, counts={**score.counts, **lost})

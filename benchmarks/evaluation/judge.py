@@ -1,0 +1,201 @@
+"""A model behind an endpoint that answers questions about texts: each at most once, within a cap on cost.
+
+What the questions are, and how verdicts are read, is told by ``pairs`` and by the suites.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.evaluation.costs import Bill, CostCapError, Price, dollars
+from benchmarks.evaluation.finished import Finished, content_key
+from benchmarks.evaluation.generations import Answer, as_answered
+from benchmarks.evaluation.run import Say
+from trainers.engines import EndpointEngine, Failed, Reply, Request, Sampling
+
+VERDICTS = "verdicts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """Who judges and how it is asked. ``price``: dollars per million tokens of prompt and of reply.
+
+    The client's pauses between tries grow from half a second to 8, so that 10 of them outlast a limit that is counted
+    by the minute; a ``Retry-After`` of at most two minutes is obeyed, a longer one is a failure.
+    """
+
+    url: str
+    model: str
+    max_new_tokens: int = 1024
+    concurrency: int = 16
+    timeout: float = 120.0  # seconds for one question
+    retries: int = 10
+    price: tuple[float, float] | None = None
+    max_cost: float | None = None  # dollars in all, over the output folder
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or self.retries < 0 or self.timeout <= 0:
+            raise ValueError(
+                f"the judge's concurrency is {self.concurrency}, its retries {self.retries} and its timeout {self.timeout}; "
+                "give at least 1, at least 0 and more than 0"
+            )
+        if self.price is not None and (len(self.price) != 2 or min(self.price) < 0):
+            raise ValueError(
+                f"the judge's price is {self.price}; give dollars per million tokens of prompt and of reply"
+            )
+        if self.max_cost is not None and not self.max_cost > 0:
+            raise ValueError(f"the judge's cap on cost is {self.max_cost}; give dollars above 0, or leave it out")
+        if self.max_cost is not None and self.price is None:
+            raise ValueError(
+                f"a cap of {dollars(self.max_cost)} needs the judge's price: give --judge_price with dollars per million "
+                "tokens of prompt and of reply"
+            )
+
+
+class Judge:
+    """Asks an endpoint and keeps what it says in ``verdicts.jsonl``, found by its content, whoever asks again."""
+
+    def __init__(self, settings: JudgeSettings, output: Path, say: Say = print) -> None:
+        """The key is read from JUDGE_API_KEY, else OPENAI_API_KEY; ``say`` is told the estimate before anything is asked.
+
+        Raises:
+            ValueError: the ``api`` extra isn't installed.
+        """
+        self.settings, self.name, self._say = settings, f"{settings.url}:{settings.model}", say
+        key = os.environ.get("JUDGE_API_KEY") or os.environ.get("OPENAI_API_KEY") or "none"
+        self._engine = EndpointEngine(
+            settings.url, settings.model, key, settings.timeout, settings.retries, settings.concurrency
+        )
+        self.sampling = Sampling(settings.max_new_tokens, greedy=True)
+        self._finished = Finished(output / VERDICTS)
+        price = Price(*settings.price) if settings.price else None
+        self.bill = Bill(self.name, price, self._finished.rows())
+
+    def key(self, prompt: str, sampling: Sampling | None = None) -> str:
+        """The name of a question in ``verdicts.jsonl``."""
+        return content_key(self.name, prompt, asdict(sampling or self.sampling))
+
+    def ask(self, prompts: Sequence[str], what: str, sampling: Sampling | None = None) -> list[Answer]:
+        """An answer for each prompt, in order; greedy unless ``sampling`` says otherwise. ``what`` names the progress bar.
+
+        A question that was answered before isn't asked again, and one that stands here twice is asked once. An answer
+        that couldn't be had has ``failed`` set and isn't kept, so that a later run asks again.
+
+        Raises:
+            CostCapError: the estimate is above what the cap leaves, or the cap is reached.
+            UnreachableError: the judge is down.
+        """
+        sampling = sampling or self.sampling
+        keys = [self.key(prompt, sampling) for prompt in prompts]
+        missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if self._finished.get(key) is None}
+        self._show_estimate(missing, len(set(keys)), what, sampling)
+        failed = self._ask(missing, len(set(keys)), what, sampling) if missing else {}
+        return [_answer(row) if (row := self._finished.get(key)) else Answer(failed=failed[key]) for key in keys]
+
+    def about(self) -> dict[str, Any]:
+        """Who judged and what it took, for ``results.json``."""
+        bill = self.bill
+        return {
+            "judge": self.name,
+            "decoding": asdict(self.sampling),
+            "answers": bill.replies,
+            "answers_with_guessed_tokens": bill.guessed,
+            "prompt_tokens": bill.prompt_tokens,
+            "reply_tokens": bill.reply_tokens,
+            "cost_dollars": bill.spent if bill.price else None,
+        }
+
+    def _show_estimate(self, missing: Mapping[str, str], wanted: int, what: str, sampling: Sampling) -> None:
+        """Say what is to come, and stop before it begins where it would cost too much."""
+        bill, cap = self.bill, self.settings.max_cost
+        tokens_in, tokens_out = bill.estimate(map(_bytes, missing.values()), sampling.max_new_tokens)
+        line = f"{what}: {wanted} questions to {self.name}, {wanted - len(missing)} of them answered before"
+        if not missing:
+            self._say(line)
+            return
+        line += f"; the rest is about {tokens_in:,} tokens in and {tokens_out:,} out"
+        if not bill.price:
+            self._say(f"{line}; no price was given, so what it costs isn't known and has no cap")
+            return
+        cost = bill.price.of(tokens_in, tokens_out)
+        self._say(f"{line}, about {dollars(cost)}" + (f"; {self._standing()}" if cap is not None else ""))
+        if cap is not None and bill.spent + cost > cap:
+            raise CostCapError(
+                f"{what}: {len(missing)} questions would cost about {dollars(cost)}, and {self._standing()}. None was asked; "
+                "raise --judge_max_cost, or lower --limit"
+            )
+
+    def _standing(self) -> str:
+        guessed = self.bill.guessed
+        note = f" (guessed from bytes for {guessed} answers whose tokens the endpoint doesn't tell)" if guessed else ""
+        return f"{dollars(self.bill.spent)}{note} of the cap of {dollars(self.settings.max_cost or 0)} is spent"
+
+    def _ask(self, missing: Mapping[str, str], wanted: int, what: str, sampling: Sampling) -> dict[str, str]:
+        """Ask what is missing, as far as the cap reaches; why each failed that did."""
+        pending, failed = deque(missing.items()), dict[str, str]()
+        with tqdm(desc=what, total=wanted, initial=wanted - len(missing), unit="verdict", dynamic_ncols=True) as bar:
+            while pending:
+                sent, under_way = list[str](), dict[str, float]()
+                affordable = self._affordable(pending, sent, under_way, sampling)
+                for i, reply in as_answered(self._engine, affordable, self.name, len(pending)):
+                    del under_way[sent[i]]
+                    if isinstance(reply, Failed):
+                        failed[sent[i]] = reply.reason
+                    else:
+                        self._keep(sent[i], missing[sent[i]], reply, what)
+                    bar.update()
+                if not sent:
+                    raise CostCapError(
+                        f"{what}: the next question could pass the cap: {self._standing()}, and {len(pending)} questions are "
+                        "left. Every answer is kept: run the same command again with a higher --judge_max_cost to go on "
+                        "from here, or with a lower --limit"
+                    )
+        return failed
+
+    def _affordable(
+        self, pending: deque[tuple[str, str]], sent: list[str], under_way: dict[str, float], sampling: Sampling
+    ) -> Iterator[Request]:
+        """Questions for as long as the cap holds even if every reply under way were as long as it may be.
+
+        They go from ``pending`` to ``sent`` and, with their worst cost, to ``under_way``, which the caller empties. Where
+        this ends, more may fit once what is under way is answered.
+        """
+        cap = self.settings.max_cost
+        while pending:
+            key, prompt = pending[0]
+            worst = self.bill.worst(_bytes(prompt), sampling.max_new_tokens)
+            if cap is not None and self.bill.spent + sum(under_way.values()) + worst > cap:
+                return
+            pending.popleft()
+            sent.append(key)
+            under_way[key] = worst
+            yield Request(prompt, key, sampling)
+
+    def _keep(self, key: str, prompt: str, reply: Reply, what: str) -> None:
+        size = _bytes(prompt)
+        cost = self.bill.add(size, reply.text, reply.usage)
+        self._finished.add(
+            key,
+            judge=self.name,
+            what=what,
+            text=reply.text,
+            truncated=reply.truncated,
+            usage=reply.usage,
+            prompt_bytes=size,
+            cost=cost,
+        )
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _answer(row: Mapping[str, Any]) -> Answer:
+    return Answer(str(row["text"]), bool(row["truncated"]))
