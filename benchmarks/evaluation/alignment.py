@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.evaluation.alignment_games import DATA, GAMES, Played, Source, play, read_saved, sources_of
 from benchmarks.evaluation.alignment_protocol import protocol
@@ -25,7 +25,7 @@ from benchmarks.evaluation.game_quality import (
     rouge_to_summary,
     votes_received,
 )
-from benchmarks.evaluation.generations import Answer
+from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.ranking import ranking_prompt, shuffled
 from benchmarks.evaluation.results import Results, Score, score_of
 from benchmarks.evaluation.run import Calls, Run
@@ -49,15 +49,6 @@ from trainers.engines import Sampling
 
 NAME = "alignment"
 SETS = tuple(data_set.name for data_set in DATA.values())
-
-
-class Judge(Protocol):
-    """What is needed of a judge."""
-
-    name: str
-
-    def ask(self, prompts: Sequence[str], what: str) -> list[Answer]:
-        """An answer for each prompt, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +78,16 @@ def items(run: Run) -> StudyItems:
     sources: dict[str, list[Source]] = {}
     for task in tasks:
         name = load_task(task).name
+        if name in DATA and DATA[name].name not in run.chosen(SETS):
+            continue
         if (found := sources_of(task, run, None if run.games else wanted)) is None:
             run.say(f"{NAME}: {run.data} has no documents for {name}")
             continue
         sources[task], excluded[name] = found
     if not saved and not sources:
         raise ValueError(
-            f"{NAME}: no documents for any of {list(tasks)} in {run.data}; add govreport.jsonl or writingprompts.jsonl"
+            f"{NAME}: no documents for any of {list(tasks)} in {run.data or 'the chosen sets'}; its sets are {list(SETS)}, and "
+            "a folder of --data has one JSONL file for each"
         )
     for name, reasons in excluded.items():
         for reason, count in reasons.items():

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.evaluation.contestants import Contestant
-from benchmarks.evaluation.data_sets import DataSet, Hub, file_of, read_set
+from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, file_of, read_set
 from benchmarks.evaluation.finished import Finished, content_key
 from benchmarks.evaluation.generations import Ask, answer_all
 from benchmarks.evaluation.run import Run
+from benchmarks.evaluation.writing_prompts import in_words
 from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
 from spy_env.documents import PLAYABLE_UNITS, units_found
 from spy_env.records import to_json
@@ -74,22 +75,36 @@ def sources_of(task: str, run: Run, wanted: int | None) -> tuple[list[Source], d
     data_set = DATA.get(name) or DataSet(name, name, Hub(""), {"document": DOCUMENT}, {"summary": SUMMARY})
     if name not in DATA and (run.data is None or file_of(name, run.data) is None):
         return [Source(document) for document in shipped_documents(load_task(task))][:wanted], {}
-    if (items := read_set(data_set, run.data, wanted, run.seed)) is None:
+    if (items := read_set(data_set, run.data, None, run.seed)) is None:
         return None
     excluded = Counter(items.excluded)
-    sources = []
-    for row in items.rows:
-        text = row["document"]
-        if not isinstance(text, str):
-            raise ValueError(f"{items.source}: the document of {row['id']!r} is {type(text).__name__}, not text")
-        if units_found(text) < PLAYABLE_UNITS:
-            excluded["document too short to play"] += 1
-            continue
-        text, summary = (str(given or "").encode("utf-8", "replace").decode() for given in (text, row.get("summary")))
-        sources.append(Source(Document(row["id"], text), summary.strip()))
-    if not sources:
+    rows = _playable(items, name == "creative_writing", excluded)
+    if not rows:
         raise ValueError(f"{items.source} holds no playable document ({dict(excluded)}); give longer ones")
+    chosen = drawn(rows, wanted, run.seed, data_set.name)
+    sources = [Source(Document(row["id"], _whole(row["document"])), _whole(row.get("summary"))) for row in chosen]
     return sources, dict(excluded)
+
+
+def _playable(items: Items, prompts: bool, excluded: Counter[str]) -> list[dict[str, Any]]:
+    """The rows whose document a game can be played on; prompts for stories without their tags, each once."""
+    for row in items.rows:
+        if not isinstance(row["document"], str):
+            kind = type(row["document"]).__name__
+            raise ValueError(f"{items.source}: the document of {row['id']!r} is {kind}, not text")
+    rows = items.rows
+    if prompts:
+        cleaned = in_words([{**row, "prompt": row["document"]} for row in rows], excluded)
+        rows = [{**row, "document": row["prompt"]} for row in cleaned]
+    playable = [row for row in rows if units_found(row["document"]) >= PLAYABLE_UNITS]
+    if len(playable) < len(rows):
+        excluded["document too short to play"] += len(rows) - len(playable)
+    return playable
+
+
+def _whole(given: Any) -> str:
+    """A text that files can hold: lone surrogates become ``?``."""
+    return str(given or "").encode("utf-8", "replace").decode().strip()
 
 
 def sampling_for(who: Contestant) -> dict[Stage, Sampling]:

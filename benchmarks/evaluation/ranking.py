@@ -7,7 +7,7 @@ from random import Random
 
 from benchmarks.evaluation.boxes import last_box
 from spy_env import Game, Seat, load_task
-from spy_env.ballot import render_ballot
+from spy_env.ballot import render_ballot, unstyled
 
 _QUESTION = """\
 Below are a task, the document that it was done with, and {n} results by different players. Rank the results by their \
@@ -54,8 +54,8 @@ def ranking_prompt(game: Game, order: list[Seat]) -> str:
 def read_ranking(reply: str, n: int) -> list[int] | None:
     """The numbers from best to worst in the last box of a reply; None unless each of 1 to ``n`` stands there once."""
     said = last_box(reply)
-    if said is None:
+    if said is None or said.replace("＞", ">").count(">") != n - 1:
         return None
-    numbers = [_NUMBER.fullmatch(part.strip()) for part in said.strip(" $").split(">")]
+    numbers = [_NUMBER.fullmatch(part.strip()) for part in unstyled(said).split(">")]
     found = [int(number[1]) for number in numbers if number]
-    return found if sorted(found) == list(range(1, n + 1)) and len(numbers) == n else None
+    return found if sorted(found) == list(range(1, n + 1)) else None

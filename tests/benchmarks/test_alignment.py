@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from benchmark_games import TEXT, played
+from chat_server import says
 
 from benchmarks.evaluation import alignment, intervals
 from benchmarks.evaluation.alignment_games import sampling_for
@@ -146,7 +147,10 @@ def test_a_study_plays_the_games_and_counts_its_calls_before(run):
 
 def test_a_game_on_disk_is_not_played_again_and_a_larger_limit_adds_to_it(run):
     scored(run())
+    saved = run().output / "alignment" / "games" / "summarization.jsonl"
+    before = saved.read_bytes()
     scored(run(), _nobody())
+    assert saved.read_bytes() == before
     more = CountingEngine()
     scored(run(limit=4), more)
     assert len(more.asked) == 20 + 20, "two games more of each task"
@@ -312,6 +316,40 @@ def test_data_that_cant_be_played_on_is_an_error_that_says_why(run, data, rows, 
     write_rows(data / "govreport.jsonl", rows)
     with pytest.raises(ValueError, match=said):
         alignment.items(run(tasks=("summarization",)))
+
+
+def test_prompts_for_stories_lose_their_tags_and_what_isnt_in_words_is_counted(run, data):
+    prompts = [
+        "[ WP ] A lighthouse keeper finds a second moon .",
+        "[ IP ] The picture above, in six words",
+        "[WP] Two words",
+    ]
+    write_rows(data / "eval_writingprompts.jsonl", [{"prompt": prompt} for prompt in prompts])
+    found = alignment.items(run(tasks=("creative_writing",)))
+    assert [source.document.text for source in found.sources["creative_writing"]] == [
+        "A lighthouse keeper finds a second moon."
+    ]
+    assert sum(found.excluded["creative_writing"].values()) == 2
+
+
+def test_only_the_chosen_sets_are_played_on(run):
+    assert list(alignment.items(run(sets=("govreport",))).sources) == ["summarization"]
+    with pytest.raises(ValueError, match="its sets are"):
+        alignment.items(run(sets=("gsm8k",)))
+
+
+def test_rankings_of_a_judge_behind_an_endpoint_are_asked_once(run, serve, tmp_path):
+    from benchmarks.evaluation.judge import Judge as EndpointJudge
+    from benchmarks.evaluation.judge import JudgeSettings
+
+    server = serve(lambda prompt, asked: says(ranks_longest_first(prompt).text))
+    write_games(tmp_path / "g.jsonl", [played("1 1 1 1 2", ["a", "bb", "ccc", "dddd", "eeeee"], seed=s) for s in "12"])
+    it = run(games=(tmp_path / "g.jsonl",), data=None)
+    for _ in range(2):
+        judge = EndpointJudge(JudgeSettings(server.url, "m"), it.output, it.say)
+        results = alignment.score(it, alignment.items(it), {}, judge)
+        assert number(results, "judge's ranking: mean rank, 4 votes").value == 5.0
+    assert len(server.received) == 2
 
 
 def test_documents_too_short_to_play_are_counted(run, data):

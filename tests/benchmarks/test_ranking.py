@@ -17,6 +17,8 @@ from spy_env.ballot import read_ballot
         (r"I first thought \boxed{1 > 2 > 3 > 4 > 5}, but \boxed{5 > 4 > 3 > 2 > 1}.", [5, 4, 3, 2, 1]),
         (r"<think>\boxed{1 > 2 > 3 > 4 > 5}</think> \boxed{5 > 4 > 3 > 2 > 1}", [5, 4, 3, 2, 1]),
         (r"$\boxed{03 > 1 > Player 5 > 2 > player 4}$", [3, 1, 5, 2, 4]),
+        (r"\boxed{\text{3 > 1 > 5 > 2 > 4}}", [3, 1, 5, 2, 4]),
+        ("\\boxed{３ ＞ １ > 5 > 2 > 4}", [3, 1, 5, 2, 4]),
         (r"<think>\boxed{1 > 2 > 3 > 4 > 5}", None),
         (r"\boxed{3 > 1 > 5 > 2}", None),
         (r"\boxed{3 > 1 > 5 > 2 > 4 > 4}", None),
