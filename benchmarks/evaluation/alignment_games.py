@@ -1,0 +1,228 @@
+"""The games of the alignment study: documents to play on, games the model plays with itself, games saved by others.
+
+Every reply is kept as it comes, so nothing is generated twice; whole games are saved beside them for ``spyrl replay``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.evaluation.contestants import Contestant
+from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, file_of, read_set
+from benchmarks.evaluation.finished import Finished, content_key
+from benchmarks.evaluation.generations import Ask, answer_all
+from benchmarks.evaluation.run import Run
+from benchmarks.evaluation.writing_prompts import in_words
+from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
+from spy_env.documents import PLAYABLE_UNITS, units_found
+from spy_env.records import to_json
+from spy_env.tasks import shipped_documents
+from trainers.engines import Failed, Reply, Request, Sampling
+from trainers.rollout import Seating, play_games
+from trainers.room import deal_to_fit
+
+GAMES = 100  # of each task, as published
+# Tokens of a reply; ours: enough for a story of 400 words after some thought, and for a vote with reasons.
+NEW_TOKENS = {Stage.PERFORMING: 1024, Stage.DETECTION: 2048}
+SHARE_OF_ROOM = (
+    8  # a reply has at most an eighth of prompt + reply: five performances and a vote leave a quarter to the document
+)
+DOCUMENT = ("document", "report", "article", "text")
+SUMMARY = ("summary", "abstract", "highlights", "target")
+DATA = {
+    "summarization": DataSet(
+        "govreport",
+        "GovReport",
+        Hub("ccdv/govreport-summarization"),
+        {"document": ("report", *DOCUMENT)},
+        {"summary": SUMMARY},
+    ),
+    "creative_writing": DataSet(
+        "writingprompts", "WritingPrompts", Hub("euclaise/writingprompts"), {"document": ("prompt", *DOCUMENT)}
+    ),
+}
+
+
+class Source(NamedTuple):
+    """A document to play on, with the summary that its data set has of it."""
+
+    document: Document
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The games of each task that are over, how many the infrastructure failed, and how replies were sampled."""
+
+    games: Mapping[str, Sequence[Game]]
+    failed: Mapping[str, int]
+    sampling: Mapping[Stage, Sampling]
+
+
+def sources_of(task: str, run: Run, wanted: int | None) -> tuple[list[Source], dict[str, int]] | None:
+    """What a task is played on, and what was left out and why; None where ``--data`` has nothing for it.
+
+    A task without a data set of its own here is played on ``TASK.jsonl`` of ``--data``, or on the documents it ships.
+
+    Raises:
+        ValueError: the data can't be read, or holds no playable document.
+    """
+    name = load_task(task).name
+    data_set = DATA.get(name) or DataSet(name, name, Hub(""), {"document": DOCUMENT}, {"summary": SUMMARY})
+    if name not in DATA and (run.data is None or file_of(name, run.data) is None):
+        return [Source(document) for document in shipped_documents(load_task(task))][:wanted], {}
+    if (items := read_set(data_set, run.data, None, run.seed)) is None:
+        return None
+    excluded = Counter(items.excluded)
+    rows = _playable(items, name == "creative_writing", excluded)
+    if not rows:
+        raise ValueError(f"{items.source} holds no playable document ({dict(excluded)}); give longer ones")
+    chosen = drawn(rows, wanted, run.seed, data_set.name)
+    sources = [Source(Document(row["id"], _whole(row["document"])), _whole(row.get("summary"))) for row in chosen]
+    return sources, dict(excluded)
+
+
+def _playable(items: Items, prompts: bool, excluded: Counter[str]) -> list[dict[str, Any]]:
+    """The rows whose document a game can be played on; prompts for stories without their tags, each once."""
+    for row in items.rows:
+        if not isinstance(row["document"], str):
+            kind = type(row["document"]).__name__
+            raise ValueError(f"{items.source}: the document of {row['id']!r} is {kind}, not text")
+    rows = items.rows
+    if prompts:
+        cleaned = in_words([{**row, "prompt": row["document"]} for row in rows], excluded)
+        rows = [{**row, "document": row["prompt"]} for row in cleaned]
+    playable = [row for row in rows if units_found(row["document"]) >= PLAYABLE_UNITS]
+    if len(playable) < len(rows):
+        excluded["document too short to play"] += len(rows) - len(playable)
+    return playable
+
+
+def _whole(given: Any) -> str:
+    """A text that files can hold: lone surrogates become ``?``."""
+    return str(given or "").encode("utf-8", "replace").decode().strip()
+
+
+def sampling_for(who: Contestant) -> dict[Stage, Sampling]:
+    """How the games' replies are sampled: the model as it is, with room for every prompt."""
+    share = who.max_len // SHARE_OF_ROOM if who.max_len else None
+    return {
+        stage: Sampling(max(1, min(filter(None, (tokens, share, who.max_new_tokens)))))
+        for stage, tokens in NEW_TOKENS.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    """The model as an engine whose replies are kept on disk as they come; it is loaded when the first is missing.
+
+    What failed isn't asked for again in the same run: the endpoint's client has tried often enough, and where only few
+    requests are left, their failures would look like those of an endpoint that is down.
+    """
+
+    who: Contestant
+    task: str
+    finished: Finished
+    seed: int
+    failed: dict[str, Failed] = field(default_factory=dict)  # by the request's seed
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """One reply for each seat's request; seats that are told the same draw each their own."""
+        asked = [request for request in requests if request.seed not in self.failed]
+        asks = [
+            Ask(self.task, request.seed, request.prompt, request.sampling, int(content_key(request.seed)[:12], 16))
+            for request in asked
+        ]
+        stage = requests[0].seed.split("/")[-2]  # see trainers.rollout.requests_of
+        answers = answer_all(self.who, asks, self.finished, self.seed, f"{self.task}, {stage}")
+        by_seed = {request.seed: answer for request, answer in zip(asked, answers, strict=True)}
+        self.failed.update({seed: Failed(answer.failed) for seed, answer in by_seed.items() if answer.failed})
+        return [
+            self.failed.get(request.seed)
+            or Reply(by_seed[request.seed].text, truncated=by_seed[request.seed].truncated)
+            for request in requests
+        ]
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """As the model reads it."""
+        return self.who.reader.count_tokens(prompt, prefill)
+
+
+def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run: Run, folder: Path) -> Played:
+    """``wanted`` games of one task with the model in all seats. Those in the folder aren't played again.
+
+    With fewer documents than games, documents come again with another spy and another span.
+
+    Raises:
+        ValueError: a document leaves no room for a game.
+        UnreachableError: the model's endpoint is down.
+    """
+    name, sampling = load_task(task).name, sampling_for(who)
+    file = folder / "games" / f"{name}.jsonl"
+    saved = {game.seed: game for game in read_games(file)} if file.exists() else {}
+    engine = _Keeping(who, name, Finished(folder / "generations.jsonl"), run.seed)
+    seating = Seating(engine, sampling, who.max_len)
+    chosen = [(sources[i % len(sources)].document, i // len(sources)) for i in range(wanted)]
+    seeds = [_seed(who, task, sampling, run.seed, document, again) for document, again in chosen]
+    missing = [
+        deal_to_fit(document, task, Rules(), seed, None, seating.room)
+        for seed, (document, _) in zip(seeds, chosen, strict=True)
+        if seed not in saved
+    ]
+    failed: list[str] = []
+    new = [one.game for one in play_games(missing, seating, lambda game, reason: failed.append(reason))]
+    write_games(file, new)
+    found = saved | {game.seed: game for game in new}
+    return Played({name: [found[seed] for seed in seeds if seed in found]}, {name: len(failed)}, sampling)
+
+
+def _seed(
+    who: Contestant, task: str, sampling: Mapping[Stage, Sampling], seed: int, document: Document, again: int
+) -> str:
+    """A game's name: whatever changes the game changes it, so games of other models and settings are never taken."""
+    asked = load_task(task)
+    told = [asked.name, asked.perform, asked.detect, asked.marker, asdict(Rules().for_task(asked))]
+    settings = {stage.value: asdict(of) for stage, of in sampling.items()}
+    return f"{seed}/{content_key(who.fingerprint, who.max_len, told, settings, seed, asdict(document), again)[:16]}"
+
+
+def read_saved(paths: Sequence[Path]) -> tuple[dict[str, list[Game]], dict[str, int]]:
+    """Saved games that are over, by what makes them comparable: task, players and voters; and why others are left out.
+
+    Raises:
+        ValueError: a file isn't there, or no game is over.
+    """
+    games: dict[str, list[Game]] = {}
+    excluded: Counter[str] = Counter()
+    seen: set[str] = set()
+    for game in (game for path in paths for file in _files_of(path) for game in read_games(file)):
+        if game.stage is not Stage.OVER:
+            excluded["game not over"] += 1
+        elif (record := content_key(to_json(game))) in seen:
+            excluded["game saved twice"] += 1
+        else:
+            seen.add(record)
+            games.setdefault(_kind(game), []).append(game)
+    if not games:
+        named = ", ".join(map(str, paths))
+        raise ValueError(f"{named}: no game that is over ({dict(excluded) or 'there are none'}); give other files")
+    names = [kind.partition(",")[0] for kind in games]
+    if len(set(names)) == len(names):  # one kind of each task: its name says enough
+        games = dict(zip(names, games.values(), strict=True))
+    return games, dict(excluded)
+
+
+def _files_of(path: Path) -> list[Path]:
+    found = sorted(path.glob("games/*.jsonl")) or sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not found or not all(file.is_file() for file in found):
+        raise ValueError(f"no saved games at {str(path)!r}; give files such as a run's games/step_000010.jsonl")
+    return found
+
+
+def _kind(game: Game) -> str:
+    voters = f"{game.rules.referees} referees" if game.rules.voters == "referees" else f"voters: {game.rules.voters}"
+    return f"{load_task(game.task).name}, {game.rules.players} players, {voters}"
