@@ -61,17 +61,20 @@ _THINK = re.compile(r"<(/?)think>")
 _NESTING = 4  # braces within a box; deeper ones hold no vote
 
 
-def _box_pattern() -> re.Pattern[str]:
-    """A complete, non-empty box, the inner of two. Possessive, never read past the next box's start: linear time."""
+def box_pattern(nesting: int) -> re.Pattern[str]:
+    """A complete, non-empty box with braces up to ``nesting`` deep, the inner of two.
+
+    Possessive, never read past the next box's start: linear time.
+    """
     plain = r"[^{}\\]*+"
     escaped = r"\\(?!boxed\s*+\{)."  # `\{` and `\}` are text, not braces
     content = rf"{plain}(?:{escaped}{plain})*+"
-    for _ in range(_NESTING):
+    for _ in range(nesting):
         content = rf"{plain}(?:(?:{escaped}|\{{{content}\}}){plain})*+"
     return re.compile(rf"\\boxed\s*+\{{(?!\s*+\}})({content})\}}", re.DOTALL)
 
 
-_BOX = _box_pattern()
+_BOX = box_pattern(_NESTING)
 _STYLING = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*(?=\{)")
 _NUMBERED = re.compile(r"(?:player[\s_\-#]*)?#?0*([0-9]{1,9})\.?", re.IGNORECASE)
 _HALF_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
@@ -86,18 +89,21 @@ def after_thinking(reply: str) -> str:
     return rest.partition("<think>")[0]
 
 
+def last_box(reply: str, box: re.Pattern[str] = _BOX) -> str | None:
+    """The content of a reply's last complete, non-empty ``\\boxed{}`` outside its thinking; None where there is none."""
+    text = after_thinking(reply)
+    boxes = deque(box.finditer(text, 0, text.rfind("}") + 1), maxlen=1)
+    return boxes[0][1].strip() if boxes else None
+
+
 def parse_vote(reply: str, players: int) -> Vote:
     """Read the last complete, non-empty ``\\boxed{}`` after the last ``</think>``; never raises, linear time.
 
     Reads ``3``, ``03``, ``Player 3``, ``player_3``, ``\\text{3}`` and full-width digits as ``player_3``; ``N/A`` in its
     spellings and ``none`` abstain. Anything else, and numbers outside 1 to ``players``, is unreadable.
     """
-    text = after_thinking(reply)
-    boxes = deque(_BOX.finditer(text, 0, text.rfind("}") + 1), maxlen=1)
-    if not boxes:
-        return UNREADABLE
-    said = boxes[0][1].strip()
-    if len(said) > 200:  # no vote is longer
+    said = last_box(reply)
+    if said is None or len(said) > 200:  # no vote is longer
         return UNREADABLE
     plain = _STYLING.sub(" ", said.translate(_HALF_WIDTH)).translate(_BRACES_TO_SPACES)
     said = " ".join(plain.strip(" $").split())
