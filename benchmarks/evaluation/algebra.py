@@ -9,13 +9,17 @@ import json
 import logging
 import math
 import os
+import re
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from benchmarks.evaluation.answers import Kind, bare, close, number, parts, settled, spelled, unnamed
 
 MEMORY = 4 << 30  # bytes that one answer may take; ours
+POINTS = 4  # where formulas are compared by value; ours
 MOST_PARTS = 12  # of a set or tuple; longer ones are compared as they are written
 
 
@@ -24,8 +28,9 @@ def same(kind: Kind, answer: str, gold: str) -> bool:
     if (told := settled(kind, answer, gold)) is not None:
         return told
     said, true = spelled(answer), spelled(gold)
-    if not unnamed(bare(true))[0] and unnamed(bare(said))[0]:  # x = 5 where 5 is asked for
-        said = said.split("=", 1)[-1].split(r"\in ", 1)[-1].strip()
+    said_name, true_name = unnamed(bare(said))[0], unnamed(bare(true))[0]
+    if bool(said_name) != bool(true_name):  # x = 5 where 5 is asked for, or the other way round
+        said, true = _value_named(said, said_name), _value_named(true, true_name)
     said_brackets, said_parts = parts(_both_signs(said))
     true_brackets, true_parts = parts(_both_signs(true))
     if max(len(said_parts), len(true_parts)) == 1:
@@ -43,6 +48,10 @@ def same(kind: Kind, answer: str, gold: str) -> bool:
             same(kind, a, b) for a, b in zip(said_parts, true_parts, strict=True)
         )
     return _same_set(kind, said_parts, true_parts)
+
+
+def _value_named(answer: str, name: str) -> str:
+    return re.split(r"=|\\in(?![a-z])", answer, maxsplit=1)[1].strip() if name else answer
 
 
 def _same_set(kind: Kind, said: list[str], true: list[str]) -> bool:
@@ -70,43 +79,93 @@ def _equal(kind: Kind, said: str, true: str) -> bool:
     """Equality of two expressions that aren't lists."""
     from math_verify import verify
 
+    if "=" in true and "=" not in said:
+        return False  # an equation is asked for
+    if re.search(r"(?<![a-zA-Z])i(?![a-zA-Z])", true):
+        said = _RUN_OF_LETTERS.sub(lambda found: " " + " ".join(found[0]), said)  # 2it is a product
     said_read, true_read = _read(said), _read(true)
     if not said_read or not true_read:
         return False
     if (exact := number(true)) is not None:
+        if (
+            kind == "measured"
+            and (measured := _WITH_UNIT.fullmatch(said))
+            and (told := number(measured[1])) is not None
+        ):
+            return close(told, exact, kind)
         value = _value(said_read[0])
         return value is not None and close(value, exact, kind)
     if verify(true_read, said_read, strict=True, allow_set_relation_comp=True, timeout_seconds=None):
         return True
-    return kind == "measured" and _close_values(said_read[0], true_read[0])
+    return _same_values(kind, said_read[0], true_read[0])
+
+
+_WITH_UNIT = re.compile(r"(.*[\d}])\s+[a-zA-Z]")  # 0.065 m, where a number is asked for
+_RUN_OF_LETTERS = re.compile(r"(?<![\\a-zA-Z])(?<!_\{)[a-zA-Z]{2,3}(?![a-zA-Z(])")
+# In this order. A derivative is a symbol of its own, whichever way it is written.
+_FOR_THE_PARSER = [
+    (re.compile(r"\\(?:text|mathrm|textrm|mbox|rm)\s*\{([^{}]*)\}(?=\s*\})"), r"\1"),  # within a subscript
+    (re.compile(r"(?:\\(?:text|mathrm|textrm|mbox)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?\s*)+$"), ""),  # a unit
+    (re.compile(r"\\frac\s*\{\s*d\s*([a-zA-Z])\s*\}\s*\{\s*d\s*t\s*\}"), r"\1_{1}"),
+    (re.compile(r"\\dot\s*\{\s*([a-zA-Z])\s*\}(?!\s*_)"), r"\1_{1}"),
+    (re.compile(r"\b([a-zA-Z])(?:\^\{?\s*\\prime\s*\}?|')(?!')"), r"\1_{1}"),
+]
 
 
 def _read(answer: str) -> list[Any]:
     from math_verify import LatexExtractionConfig, parse
 
+    for pattern, spelling in _FOR_THE_PARSER:
+        answer = pattern.sub(spelling, answer)
+    reading = LatexExtractionConfig(boxed_match_priority=0)
+    # Units stay: it would take a last m or c for one. Ours are known by their style.
+    reading = replace(reading, normalization_config=replace(reading.normalization_config, units=False))
     return parse(
         rf"\boxed{{{answer}}}",
-        extraction_config=[LatexExtractionConfig(boxed_match_priority=0)],
+        extraction_config=[reading],
         parsing_timeout=None,
     )
 
 
 def _value(expression: Any) -> Fraction | None:
-    """The real number that an expression, or an equation's right side, is; None where it is none."""
+    """The real number that an expression, or an equation's right side, is; None where it is something else."""
     right = getattr(expression, "rhs", expression)
-    if getattr(right, "free_symbols", True) or not hasattr(right, "evalf"):
+    if not hasattr(right, "evalf") or getattr(right, "free_symbols", True):
         return None
     if getattr(right, "is_Rational", False):
         return Fraction(int(right.p), int(right.q))
-    value = right.evalf(20)
+    value = right.evalf(30)
     if not getattr(value, "is_real", False) or not math.isfinite(float(value)):
         return None
-    return Fraction(round(float(value), 12)) if value == round(float(value)) else Fraction(float(value))
+    exact = Fraction(str(value))
+    whole = Fraction(round(exact))
+    return whole if abs(exact - whole) < Fraction(1, 10**20) * (abs(whole) + 1) else exact
 
 
-def _close_values(said: Any, true: Any) -> bool:
-    values = _value(said), _value(true)
-    return values[0] is not None and values[1] is not None and close(values[0], values[1], "measured")
+def _complex(expression: Any, at: Mapping[Any, float]) -> complex | None:
+    try:
+        value = complex(expression.evalf(20, subs=dict(at)))
+    except (AttributeError, TypeError):  # sets have no value, functions without a rule none that is a number
+        return None
+    return value if math.isfinite(abs(value)) else None
+
+
+def _same_values(kind: Kind, said: Any, true: Any) -> bool:
+    """Equality by value: of two real numbers; of measured formulas, at points where all symbols are positive."""
+    symbols = sorted(getattr(true, "free_symbols", ()), key=str)
+    if hasattr(true, "rhs") or hasattr(said, "rhs") or set(symbols) != set(getattr(said, "free_symbols", ())):
+        return False
+    if not symbols:
+        values = _value(said), _value(true)
+        return values[0] is not None and values[1] is not None and close(values[0], values[1], kind)
+    if kind != "measured":
+        return False  # x may be negative: it isn't the root of its square
+    for point in range(POINTS):
+        at = {symbol: 0.3 + (0.37 * point + 0.61 * i) % 1.7 for i, symbol in enumerate(symbols)}
+        here, there = _complex(said, at), _complex(true, at)
+        if here is None or there is None or abs(here - there) > 1e-6 * abs(there):
+            return False
+    return True
 
 
 def serve() -> None:

@@ -6,6 +6,7 @@ Pure and in linear time, whatever a model writes. What needs algebra is told apa
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Literal
 
@@ -39,7 +40,9 @@ def final_answer(reply: str, kind: Kind) -> str | None:
     return said[-1].upper() if said else None
 
 
-_STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|texttt|mathrm|mathbf|mathit|operatorname|mbox|hbox|rm)\s*\{([^{}]*)\}")
+_STYLED = re.compile(
+    r"\\(?:text|textbf|textit|textrm|texttt|mathrm|mathbf|mathit|operatorname|mbox|hbox|rm)\s*\{([^{}]*)\}"
+)
 
 
 def _plain_text(text: str) -> str:
@@ -56,10 +59,10 @@ _CHARACTERS = str.maketrans(
     }
 )  # fmt: skip
 # In this order: each reads what those before it wrote.
-_SPELLINGS = [
+_SPELLINGS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r",\s*\\!\s*"), ","),  # 10,\!080
-    (re.compile(r"\\(?:[!;,:> ]|quad(?![a-z])|qquad(?![a-z]))"), " "),
-    (re.compile(r"\\[()\[\]](?!\w)"), " "),  # mathematics between \( and \)
+    (re.compile(r"(?<!\\)\\(?:[!;,:> ]|quad(?![a-z])|qquad(?![a-z]))"), " "),
+    (re.compile(r"(?<!\\)\\[()\[\]]"), " "),  # mathematics between \( and \)
     (re.compile(r"\\(?:displaystyle|textstyle|left|right|limits|[bB]igg?[lr]?)(?![a-zA-Z])\.?"), ""),
     (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
     (re.compile(r"\\(?:leq|geq)(?![a-z])"), lambda found: found[0][:3]),
