@@ -43,7 +43,7 @@ def answered(
     """
     try:
         with _quiet():
-            from lm_eval import simple_evaluate
+            from lm_eval import evaluate
             from lm_eval.tasks import TaskManager
 
             from benchmarks.evaluation.engine_lm import EngineLM
@@ -56,20 +56,13 @@ def answered(
     model = EngineLM(who, Finished(folder / "generations.jsonl"), seed, what)
     with _quiet():
         manager = TaskManager(include_path=TASKS, include_defaults=False, metadata={"items": str(folder / "items")})
-        tasks: Mapping[str, Any] = manager.load([f"spyrl_{name}" for name in problems])["tasks"]
+        tasks: Any = manager.load([f"spyrl_{name}" for name in problems])
         for name in problems:
             if PROBLEM_SETS[name].sampled:
-                tasks[f"spyrl_{name}"].set_config("repeats", samples)
-        found: Any = simple_evaluate(
-            model,
-            tasks=list(tasks.values()),
-            task_manager=manager,
-            bootstrap_iters=0,  # the intervals are ours, over problems
-            log_samples=False,
-            random_seed=None,  # no global seeds: each request has its own
-            numpy_random_seed=None,
-            torch_random_seed=None,
-        )
+                tasks["tasks"][f"spyrl_{name}"].set_config("repeats", samples)
+        # What simple_evaluate calls: that one would seed globally and list the machine's packages first. The intervals
+        # are ours, over problems.
+        found: Any = evaluate(model, tasks, bootstrap_iters=0, log_samples=False)
     means = {name: found["results"][f"spyrl_{name}"]["right,all"] for name in problems}
     return Written(model.answers, means, dict(model.too_long), dict(model.shortened))
 

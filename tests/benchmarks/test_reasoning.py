@@ -61,7 +61,7 @@ def solver(prompt, asked):
     answers = {
         "Two and": "4",
         "thousand": r"1{,}500",
-        "Half": "0.5x",
+        "Half": r"\dfrac x2",
         "One?": "1",
         "light": r"2.998\times10^8",
         "even": "B",
