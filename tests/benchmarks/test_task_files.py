@@ -37,7 +37,12 @@ def harness(tmp_path, model, model_args, *more):
     command = [sys.executable, "-m", "lm_eval", *[word for pair in flags.items() for word in pair]]
     ran = subprocess.run(
         [*command, "--apply_chat_template", "--log_samples", *more],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]), "OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]),
+            "OPENAI_API_KEY": "none",
+            "HF_HUB_OFFLINE": "1",
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
