@@ -52,12 +52,11 @@ def test_what_spelling_settles_starts_no_process():
 
 
 def test_an_answer_that_takes_too_long_is_wrong_and_the_next_is_graded():
-    with Grader(seconds=0.5) as short:
-        short.same("math", "x+x", "2x")
+    with Grader(seconds=1.0) as short:
+        assert short.same("math", "x+x", "2x") == (True, "")
         begin = time.monotonic()
         assert short.same("math", TOWER, r"\frac{1}{2}") == (False, "grader timed out")
         assert time.monotonic() - begin < 5
-        assert short.starts == 1
         short.seconds = 10.0
         assert short.same("math", "y+y", "2y") == (True, "")
         assert short.starts == 2
