@@ -70,7 +70,7 @@ def test_a_worker_that_dies_is_started_again_and_asked_once_more(grader):
 
 @pytest.mark.slow
 def test_an_answer_on_which_every_worker_dies_is_wrong_and_says_so(monkeypatch):
-    dies = "import os; from benchmarks.evaluation import algebra; algebra.same = lambda *_: os._exit(1)"
+    dies = "import os; from benchmarks.evaluation import algebra; algebra.same = lambda k, said, g: said != 'a+a' or os._exit(1)"
     monkeypatch.setattr(grading, "_WORKER", grading._WORKER.replace("from benchmarks", f"{dies}; from benchmarks"))
     with Grader() as one:
         assert one.same("math", "a+a", "2a") == (False, "grader died")
@@ -108,16 +108,22 @@ HOSTILE = [
 ]
 
 
+@pytest.fixture(scope="module")
+def impatient():
+    with Grader(seconds=2) as one:
+        yield one
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_answer_is_wrong_within_the_deadline(answer):
-    with Grader(seconds=2) as one:
-        one.same("math", "x+x", "2x")
-        for kind, gold in (("number", "18"), ("math", r"\frac{14}{3}"), ("math", "x^2+1"), ("measured", "4.5e33")):
-            begin = time.monotonic()
-            assert not one.grade(kind, rf"\boxed{{{answer}}}", gold).right
-            assert time.monotonic() - begin < 2 + 10  # a worker starts anew within
-        assert one.same("math", "y+y", "2y")[0]
+def test_a_hostile_answer_is_wrong_within_the_deadline(impatient, answer):
+    for kind, gold in (("number", "18"), ("math", "x^2+1")):
+        impatient.same("math", "x+x", "2x")
+        impatient._known.clear()
+        begin = time.monotonic()
+        assert not impatient.grade(kind, rf"\boxed{{{answer}}}", gold).right
+        assert time.monotonic() - begin < 2 + 1
+    assert impatient.same("math", "y+y", "2y") == (True, "")
 
 
 @pytest.mark.slow
