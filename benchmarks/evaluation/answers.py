@@ -22,8 +22,9 @@ TOLERANCE = {  # relative, of numbers that aren't integers; of all numbers where
     "measured": Fraction(1, 100),  # ours: courses round constants and results to two or three digits
 }
 
-_THE_ANSWER_IS = re.compile(r"answer is:?\s{0,3}\*{0,2}\s{0,3}\(?([A-P])\b", re.IGNORECASE)
-_LETTER = re.compile(r"[({\s]*([A-Pa-p])(?:[)}\s.:,].*)?", re.DOTALL)
+# A letter by itself: "the answer is a photon" names none.
+_THE_ANSWER_IS = re.compile(r"(?i:answer is):?\s{0,3}\*{0,2}\(?([A-P])(?=[).,:;*\r\n]|$)")
+_LETTER = re.compile(r"[({\s]*([A-Pa-p])\s*(?:[)}.:,].*)?", re.DOTALL)
 
 
 def final_answer(reply: str, kind: Kind) -> str | None:

@@ -48,7 +48,7 @@ class EngineLM(LM):
             name, item = str(request.task_name).removeprefix("spyrl_"), request.doc["id"]
             asks.append(Ask(name, item, prompt, sampling_of(wanted), samples[name, item]))
             samples[name, item] += 1
-        room = {ask.prompt: self._room(ask.prompt) for ask in asks}
+        room = {prompt: self._room(prompt) for prompt in {ask.prompt for ask in asks}}
         fitting = [ask for ask in asks if room[ask.prompt] >= min(SHORTEST, ask.sampling.max_new_tokens)]
         written = dict(
             zip(

@@ -39,6 +39,10 @@ def test_what_takes_algebra_is_left_open(kind, said, gold):
         ("choice", "The answer is (B). No: the answer is **E**.", "E"),
         ("choice", r"The answer is (B). \boxed{the first}", None),
         ("choice", r"\boxed{Carbon}", None),
+        ("choice", r"\boxed{a photon}", None),
+        ("choice", r"\boxed{\textbf{(B)}\ 5}", "B"),
+        ("choice", "The answer is a photon.", None),
+        ("choice", "Now the answer is I think C", None),
         ("choice", "", None),
     ],
 )

@@ -10,6 +10,7 @@ from chat_server import Answer, says
 
 from benchmarks.evaluation import reasoning
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader, Loading, contestant
+from benchmarks.evaluation.generations import UnreachableError
 from benchmarks.evaluation.run import Run
 from trainers.engines import EndpointEngine
 
@@ -151,6 +152,13 @@ def test_a_model_is_compared_with_its_base_problem_by_problem(serve, tmp_path):
     assert results.scores[-1].metric == "difference of accuracy, greedy"
 
 
+def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serve, tmp_path):
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
+    with pytest.raises(UnreachableError, match="run the same command again"):
+        evaluated(run, endpoint(serve(lambda prompt, asked: Answer(b"down", 503))))
+    assert evaluated(run, endpoint(serve(solver))).scores[0].value == 1
+
+
 def test_gpqas_options_stand_in_an_order_of_the_items_own(tmp_path):
     rows = [{**GPQA, "Record ID": f"rec{i}"} for i in range(40)]
     run = Run(tmp_path / "out", data=folder_of(tmp_path, gpqa=rows))
@@ -195,7 +203,7 @@ def test_the_texts_that_would_be_asked_for_are_counted(tmp_path):
 def test_the_small_model_answers_one_problem_of_each_set(tmp_path):
     run = Run(tmp_path / "out", data=folder_of(tmp_path, **ROWS), samples=2, limit=1, say=lambda said: None)
     who = contestant("model", "smollm2-135m", Loading())
-    who.max_new_tokens = 200
+    who.max_new_tokens = 24
     results = evaluated(run, who)
     assert [score.n for score in results.scores] == [1] * 6
     kept = [json.loads(line) for line in (run.output / "reasoning/generations.jsonl").read_text().splitlines()]
