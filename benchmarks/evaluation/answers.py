@@ -1,0 +1,215 @@
+"""Final answers as text: where they stand in a reply, and one spelling for what is written in several ways.
+
+Pure and in linear time, whatever a model writes. What needs algebra is told apart here and decided in ``algebra.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Literal
+
+from benchmarks.evaluation.boxes import last_box
+from spy_env.ballot import after_thinking
+
+Kind = Literal["number", "math", "measured", "choice"]
+"""What a data set's gold answers are: integers, mathematics, results of measurements and formulas, or letters."""
+LONGEST_ANSWER = 2000  # characters; ours. The longest gold answer of the sets here has 140
+TOLERANCE = {  # relative, of numbers that aren't integers; of all numbers where they are measured
+    "number": Fraction(0),
+    "math": Fraction(1, 10**6),  # a fraction written to six digits, as math-verify has it
+    "measured": Fraction(1, 100),  # ours: courses round constants and results to two or three digits
+}
+
+# A letter by itself: "the answer is a photon" names none.
+_THE_ANSWER_IS = re.compile(r"(?i:answer is):?\s{0,3}\*{0,2}\(?([A-P])(?=[).,:;*\r\n]|$)")
+_LETTER = re.compile(r"[({\s]*([A-Pa-p])\s*(?:[)}.:,].*)?", re.DOTALL)
+
+
+def final_answer(reply: str, kind: Kind) -> str | None:
+    """What a reply gives as its answer: its last box; None where there is none.
+
+    A choice may also be said in a sentence, "the answer is (C)", which MMLU-Pro's own protocol reads; the last counts.
+    """
+    box = last_box(reply)
+    if kind != "choice":
+        return box
+    if box is not None and (letter := _LETTER.fullmatch(_plain_text(box))):
+        return letter[1].upper()
+    said = _THE_ANSWER_IS.findall(after_thinking(reply)) if box is None else []
+    return said[-1].upper() if said else None
+
+
+_STYLED = re.compile(
+    r"\\(?:text|textbf|textit|textrm|texttt|mathrm|mathbf|mathit|operatorname|mbox|hbox|rm)\s*\{([^{}]*)\}"
+)
+
+
+def _plain_text(text: str) -> str:
+    return _STYLED.sub(r" \1 ", text).replace("$", " ").replace("\\", " ").strip()
+
+
+_CHARACTERS = str.maketrans(
+    {
+        "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ",
+        "°": r"^\circ ", "√": r"\sqrt ", "≤": r"\le ", "≥": r"\ge ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ",
+        "²": "^2 ", "³": "^3 ", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "’": "'", "θ": r"\theta ", "α": r"\alpha ",
+        "$": " ", "~": " ", "\t": " ", "\n": " ", "\r": " ",
+        **{chr(0xFF01 + i): chr(0x21 + i) for i in range(94)},
+    }
+)  # fmt: skip
+# In this order: each reads what those before it wrote.
+_SPELLINGS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    (re.compile(r",\s*\\!\s*|\{,\}"), ","),  # 10,\!080 and 10{,}080
+    (re.compile(r"(?<!\\)\\(?:[!;,:> ]|quad(?![a-z])|qquad(?![a-z]))"), " "),
+    (re.compile(r"(?<!\\)\\[()\[\]]"), " "),  # mathematics between \( and \)
+    (re.compile(r"\\(?:displaystyle|textstyle|left|right|limits|[bB]igg?[lr]?)(?![a-zA-Z])\.?"), ""),
+    (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
+    (re.compile(r"\\(?:leq|geq)(?![a-z])"), lambda found: found[0][:3]),
+    (re.compile(r"\\(?:\$|%)|%|€|£"), ""),
+    (re.compile(r"\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\(?:circ|degree)(?![a-z]))|\\degree(?![a-z])"), ""),
+    (re.compile(r"\\begin\{[bBvV]?matrix\}"), r"\\begin{pmatrix}"),
+    (re.compile(r"\\end\{[bBvV]?matrix\}"), r"\\end{pmatrix}"),
+    (re.compile(r"\\(?:frac|sqrt)(?=\s*\d)\s*(\d)"), lambda found: found[0].rstrip()[:-1].rstrip() + "{" + found[1] + "}"),
+    (re.compile(r"(\\frac\s*\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
+    (re.compile(r"\bnp\.([a-z]+)"), r"\\\1 "),
+    (re.compile(r"\\exp\s*\{"), "e^{"),
+    (re.compile(r"(?<=\d)\.(?=/)"), ""),  # -1./3
+    (re.compile(r"\s+(?:and|or)\s+|\\(?:text|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}"), ","),
+    (re.compile(r",\s*,"), ","),
+]  # fmt: skip
+_ONE_IN_BRACES = re.compile(r"([_^])\{(\w)\}")
+_SPACES = re.compile(r"\s+")
+_NAMED = re.compile(r"([a-zA-Z]|\\[a-zA-Z]+)(?:_(?:\w|\{\w*\}))?(?:\([a-zA-Z]\))?(?:=|\\in(?![a-z]))([^=]+)")
+_END = " .,;:"
+
+
+def spelled(answer: str) -> str:
+    """An answer in one spelling: without styles, spacing, currency, per cent and degree signs."""
+    text = answer.translate(_CHARACTERS)
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return _SPACES.sub(" ", text).strip(_END)
+
+
+def bare(answer: str) -> str:
+    """A spelled answer without styles of text, spaces and braces that hold one character: equal strings are equal answers."""
+    text = _SPACES.sub("", _STYLED.sub(r"\1", answer))
+    text = _ONE_IN_BRACES.sub(r"\1\2", text)
+    if (letter := re.fullmatch(r"\(([A-Z])\)", text)) is not None:
+        return letter[1]
+    return text.strip(_END)
+
+
+def unnamed(answer: str) -> tuple[str, str]:
+    """A bare answer's name and value: ``x=5`` is ``("x", "5")``, ``5`` is ``("", "5")``."""
+    named = _NAMED.fullmatch(answer)
+    return (named[1], named[2]) if named else ("", answer)
+
+
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,60})"
+_DECIMAL = rf"{_DIGITS}?(?:(?<=\d)\.\d{{0,60}}|\.\d{{1,60}})?"
+_UNIT = r"(?:\s*\\(?:text|mathrm|mbox|textrm|rm|operatorname)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?|\s+(?!pi\b|and\b|or\b)[a-zA-Z]{2,}|\s*/\s*[a-zA-Z]+|(?<=[a-z}])\^\{?-?\d\}?){0,8}"
+_POWER = r"(?:\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*(?:\{\s*([+-]?\d{1,4})\s*\}|([+-]?\d{1,4}))|[eE]([+-]?\d{1,4}))?"
+_NUMBER = re.compile(rf"\s*([+-]?)\s*({_DECIMAL}){_POWER}{_UNIT}\s*\.?")
+_FRACTION = re.compile(
+    rf"\s*([+-]?)\s*(\d{{1,30}}(?=\s*\\frac|\s+\d))?\s*(?:\\frac\s*\{{\s*([+-]?\d{{1,60}})\s*\}}\s*\{{\s*(\d{{1,60}})\s*\}}"
+    rf"|(\d{{1,60}})\s*/\s*(\d{{1,60}})){_UNIT}\s*\.?"
+)
+_LARGEST_EXPONENT = 400  # past what any measurement is; keeps numbers small
+
+
+def number(answer: str) -> Fraction | None:
+    """The number that a spelled answer is, exactly; a unit behind it is left out. None where it is something else."""
+    if len(answer) > 300:
+        return None
+    if found := _NUMBER.fullmatch(answer):
+        sign, digits, *powers = found.groups()
+        exponent = int(next((power for power in powers if power), "0"))
+        digits = digits.replace(",", "")
+        if not any(character.isdigit() for character in digits) or abs(exponent) > _LARGEST_EXPONENT:
+            return None
+        return (-1 if sign == "-" else 1) * Fraction(digits) * Fraction(10) ** exponent
+    if found := _FRACTION.fullmatch(answer):
+        sign, whole, top, bottom, first, second = found.groups()
+        if not int(bottom or second):
+            return None
+        value = int(whole or 0) + Fraction(int(top or first), int(bottom or second))
+        return -value if sign == "-" else value
+    return None
+
+
+_WORDS = re.compile(r"[A-Za-z][A-Za-z\s'-]*[A-Za-z]")
+_BASE = re.compile(r"([0-9A-F]+)_\{?\d+\}?")
+
+
+def words(answer: str) -> str | None:
+    """An answer in words, such as ``\\text{Evelyn}``, without case; None where it is none."""
+    plain = _STYLED.sub(r" \1 ", answer).strip(_END)
+    if plain == answer and " " not in plain and not plain.islower() and not plain.istitle():
+        return None  # MR, SRMC: products of symbols as much as words
+    return "".join(plain.casefold().split()) if _WORDS.fullmatch(plain) else None
+
+
+def settled(kind: Kind, answer: str, gold: str) -> bool | None:
+    """Whether an answer is the gold one, where spelling, words and plain numbers tell; None where it takes algebra."""
+    if kind == "choice":
+        return answer == gold.strip()
+    said, true = spelled(answer), spelled(gold)
+    if (said_bare := bare(said)) == (true_bare := bare(true)) or unnamed(said_bare)[1] == true_bare:
+        return True
+    name, value = unnamed(true_bare)
+    if name and value == said_bare:
+        return True
+    if (base := _BASE.fullmatch(true_bare)) is not None:
+        return said_bare == base[1]
+    if (true_word := words(true)) is not None and (said_word := words(said)) is not None:
+        return said_word == true_word
+    said_number, true_number = number(said), number(true)
+    if said_number is None or true_number is None:
+        return None
+    return close(said_number, true_number, kind)
+
+
+def close(said: Fraction, true: Fraction, kind: Kind) -> bool:
+    """Whether two numbers are the same, within what a kind's gold answers are exact to."""
+    if kind != "measured" and true.denominator == 1:
+        return said == true
+    return abs(said - true) <= TOLERANCE[kind] * abs(true)
+
+
+_OPEN, _CLOSED = {"(": ")", "[": "]", "{": "}"}, ")]}"
+
+
+def parts(answer: str) -> tuple[str, list[str]]:
+    """A spelled answer's outer brackets and what the commas within them part; ``{}`` for a set, `` `` for a bare list.
+
+    ``(2, 3]`` is ``("(]", ["2", "3"])``, ``1,-2`` is ``("", ["1", "-2"])``; what isn't a list is itself, without brackets.
+    """
+    text = answer.strip()
+    brackets = ""
+    if text.startswith(r"\{") and text.endswith(r"\}"):
+        brackets, text = "{}", text[2:-2]
+    elif len(text) > 1 and text[0] in "([" and text[-1] in ")]" and _encloses(text):
+        brackets, text = text[0] + text[-1], text[1:-1]
+    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text) and not brackets:
+        return "", [text]
+    pieces, depth, begin = [], 0, 0
+    for i, character in enumerate(text):
+        depth += (character in _OPEN) - (character in _CLOSED)
+        if character == "," and depth == 0:
+            pieces.append(text[begin:i].strip())
+            begin = i + 1
+    pieces.append(text[begin:].strip())
+    return (brackets, pieces) if len(pieces) > 1 or brackets == "{}" else ("", [answer.strip()])
+
+
+def _encloses(text: str) -> bool:
+    """Whether the first bracket is closed by the last character."""
+    depth = 0
+    for i, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0:
+            return i == len(text) - 1
+    return False
