@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from benchmarks.evaluation import plots, report, tables
 from benchmarks.evaluation.contestants import Contestant, contestant
+from benchmarks.evaluation.data_sets import file_of
 from benchmarks.evaluation.flags import SUITES, judge_settings_of, loading_of, parser, run_of
 from benchmarks.evaluation.judge import Judge, JudgeSettings
 from benchmarks.evaluation.results import Results, write_results
@@ -63,6 +64,8 @@ def main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     suites = [_suite(name) for name in (SUITES if args.suite == "all" else (args.suite,))]
     run, settings = run_of(args, [name for suite in suites for name in suite.SETS]), judge_settings_of(args)
+    if args.suite == "all":
+        suites = [suite for suite in suites if _has_data(suite, run)]
     items = {suite.NAME: suite.items(run) for suite in suites}
     if args.dry_run:
         _say_plan(suites, run, items, args)
@@ -73,20 +76,35 @@ def main(argv: Sequence[str]) -> int:
         _keep_to_one_model(run.output, about)
         judge = Judge(settings, run.output, run.say) if settings else None
         try:
-            failed = _score(suites, run, items, _generated(suites, run, items, contestants), judge, about)
+            missing = _score(suites, run, items, _generated(suites, run, items, contestants), judge, about)
         except KeyboardInterrupt:
             run.say("stopped; what was finished is kept, and the same command goes on from here")
             raise
-    if failed:
+    if missing:
         run.say(
-            f"{failed} answers could not be had and are left out of the numbers; the same command asks for them again"
+            f"answers of {' and '.join(missing)} could not be had and are left out of the numbers (counted there as failed); the "
+            "same command asks for them again"
         )
-    return 1 if failed else 0
+    return 1 if missing else 0
 
 
 def _suite(name: str) -> Suite:
     module: Any = importlib.import_module(f"benchmarks.evaluation.{name}")
     return module
+
+
+def _has_data(suite: Suite, run: Run) -> bool:
+    """Whether there is anything for a suite; ``all`` says which it leaves out."""
+    wanted = run.chosen(suite.SETS)
+    if run.games and suite.NAME == "alignment":
+        return True
+    if not wanted:
+        run.say(f"{suite.NAME} is left out: none of its sets is named")
+    elif run.data and not any(file_of(name, run.data) for name in wanted):
+        run.say(f"{suite.NAME} is left out: {run.data} has a file for none of {list(wanted)}")
+    else:
+        return True
+    return False
 
 
 def _generated(
@@ -108,12 +126,12 @@ def _score(
     answers: Mapping[str, dict[str, Any]],
     judge: Judge | None,
     about: Mapping[str, Any],
-) -> int:
+) -> list[str]:
     """Each suite's numbers, on disk as soon as it has them: a judge that fails a later one takes nothing away.
 
-    Returns how many answers the infrastructure failed.
+    Returns the suites that lack answers which the infrastructure failed.
     """
-    failed = 0
+    missing = []
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
         folder = run.output / suite.NAME
@@ -123,8 +141,9 @@ def _score(
         plots.draw(results, folder, run.say)
         print(f"\n{table}")
         print(f"report: {report.write_report(run.output)}")
-        failed += sum(score.counts.get("failed", 0) for score in results.scores)
-    return failed
+        if any(score.counts.get("failed") for score in results.scores):
+            missing.append(suite.NAME)
+    return missing
 
 
 def _contestants(args: argparse.Namespace) -> list[Contestant]:
