@@ -41,9 +41,7 @@ def same(kind: Kind, answer: str, gold: str) -> bool:
     if len(true_parts) > MOST_PARTS:
         return False
     ordered = true_brackets not in ("", "{}")
-    if ordered != (said_brackets not in ("", "{}")) and ordered:
-        return False  # 2, 3 isn't (2, 3)
-    if ordered:
+    if ordered:  # 2, 3 isn't (2, 3)
         return said_brackets == true_brackets and all(
             same(kind, a, b) for a, b in zip(said_parts, true_parts, strict=True)
         )
