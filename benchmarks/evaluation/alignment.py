@@ -73,6 +73,8 @@ def items(run: Run) -> StudyItems:
     tasks = run.tasks
     if run.games:
         saved, excluded["saved games"] = read_saved(run.games)
+        if beyond := sum(len(games[run.limit :]) for games in saved.values() if run.limit):
+            excluded["saved games"]["beyond the limit"] = beyond
         saved = {name: games[: run.limit] for name, games in saved.items()}
         tasks = tuple(dict.fromkeys(of[0].task for of in saved.values())) if run.data else ()  # only for summaries
     sources: dict[str, list[Source]] = {}
@@ -233,7 +235,11 @@ def _made(run: Run, items: StudyItems, played: Played) -> dict[str, Any]:
 
 
 def _notes(items: StudyItems, judged: bool) -> list[str]:
-    notes = []
+    notes = [
+        f"{name}: {count} left out: {reason}"
+        for name, reasons in items.excluded.items()
+        for reason, count in reasons.items()
+    ]
     if not judged:
         notes.append("No judge: ROUGE and hidden words stand in for quality; the published study has a judge rank.")
     for task, sources in items.sources.items():

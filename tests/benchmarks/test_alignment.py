@@ -380,6 +380,15 @@ def test_games_that_are_not_over_are_left_out_and_counted(run, tmp_path):
     found = alignment.items(it)
     assert [len(games) for games in found.saved.values()] == [1]
     assert any("game not over" in said for said in it.say.__self__)
+    assert "saved games: 1 left out: game not over" in alignment.score(it, found, {}, None).notes
+
+
+def test_a_limit_takes_the_first_saved_games_and_says_so(run, tmp_path):
+    write_games(tmp_path / "g.jsonl", [played("1 1 1 1 2", seed=seed) for seed in "123"])
+    it = run(games=(tmp_path / "g.jsonl",), data=None)
+    found = alignment.items(it)
+    assert [game.seed for games in found.saved.values() for game in games] == ["1", "2"]
+    assert "saved games: 1 left out: beyond the limit" in alignment.score(it, found, {}, None).notes
 
 
 def test_a_task_of_ones_own_is_played_on_its_own_documents(run, tmp_path):
