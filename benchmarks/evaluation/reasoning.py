@@ -14,7 +14,7 @@ from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.grading import REASONS, Grader, Outcome, shared_grader
 from benchmarks.evaluation.harness import Written, answered
-from benchmarks.evaluation.intervals import mean
+from benchmarks.evaluation.intervals import Interval, mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problem, Problems, read_problems
 from benchmarks.evaluation.results import Results, Score, score_of
@@ -172,6 +172,9 @@ def _difference(run: Run, name: str, rows: list[Problem], grades: Grades) -> lis
     model, base = (grades.shares.get((role, name), {}) for role in ("model", "base"))
     both = [model[problem.id] - base[problem.id] for problem in rows if problem.id in model and problem.id in base]
     metric = f"difference of {METRIC}"
+    if len(set(both)) == 1:  # resampling would claim certainty, and these can be negative: no share's interval fits
+        alike = Interval(both[0], None, None, len(both), "none, as all problems agree")
+        return [score_of(name, metric, "model against base", alike)]
     return [score_of(name, metric, "model against base", mean(both, run.seed))] if both else []
 
 

@@ -152,6 +152,12 @@ def test_a_model_is_compared_with_its_base_problem_by_problem(serve, tmp_path):
     assert results.scores[-1].metric == "difference of accuracy"
 
 
+def test_models_that_do_alike_everywhere_have_no_interval_of_their_difference(serve, tmp_path):
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
+    difference = evaluated(run, endpoint(serve(solver)), endpoint(serve(solver), "base")).scores[-1]
+    assert (difference.value, difference.low, difference.high, difference.n) == (0, None, None, 2)
+
+
 def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serve, tmp_path):
     run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
     with pytest.raises(UnreachableError, match="run the same command again"):
