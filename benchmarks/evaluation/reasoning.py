@@ -14,7 +14,8 @@ from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.grading import REASONS, Grader, Outcome, shared_grader
 from benchmarks.evaluation.harness import Written, answered
-from benchmarks.evaluation.intervals import mean
+from benchmarks.evaluation.intervals import Interval, mean
+from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problem, Problems, read_problems
 from benchmarks.evaluation.results import Results, Score, score_of
 from benchmarks.evaluation.run import Calls, Run
@@ -22,6 +23,7 @@ from trainers import disk
 
 NAME = "reasoning"
 SETS = tuple(PROBLEM_SETS)
+METRIC = "accuracy"  # of AIME the mean over samples; the protocol says so
 PROTOCOL = {
     "harness": "lm-evaluation-harness 0.4.13 with the task files of benchmarks/evaluation/tasks, which run by its own command, "
     "too",
@@ -82,7 +84,7 @@ def generate(run: Run, found: Mapping[str, Problems], who: Contestant) -> Writte
     return answered(found, who, run.output / NAME, run.samples, run.seed, f"{who.role}: {NAME}")
 
 
-def score(run: Run, found: Mapping[str, Problems], answers: dict[str, Any], judge: Any) -> Results:
+def score(run: Run, found: Mapping[str, Problems], answers: dict[str, Any], judge: Judge | None) -> Results:
     """The share of right answers of each contestant on each set, and ``outcomes.jsonl`` with every answer's grade.
 
     Raises:
@@ -162,19 +164,17 @@ def _score(run: Run, name: str, rows: list[Problem], role: str, written: Written
     counts["shortened"] = written.shortened.get(name, 0)
     counts["problems without an answer"] = len(rows) - len(grades.shares.get((role, name), {}))
     shares = list(grades.shares.get((role, name), {}).values())
-    return score_of(name, _metric(run, name), role, mean(shares, run.seed), counts)
-
-
-def _metric(run: Run, name: str) -> str:
-    samples = _samples(run, name)
-    return f"accuracy, mean of {samples} samples" if PROBLEM_SETS[name].sampled else "accuracy, greedy"
+    return score_of(name, METRIC, role, mean(shares, run.seed), counts)
 
 
 def _difference(run: Run, name: str, rows: list[Problem], grades: Grades) -> list[Score]:
     """The model's accuracy less the base's, on the problems that both answered; an interval tells more than two do."""
     model, base = (grades.shares.get((role, name), {}) for role in ("model", "base"))
     both = [model[problem.id] - base[problem.id] for problem in rows if problem.id in model and problem.id in base]
-    metric = f"difference of {_metric(run, name)}"
+    metric = f"difference of {METRIC}"
+    if len(set(both)) == 1:  # resampling would claim certainty, and these can be negative: no share's interval fits
+        alike = Interval(both[0], None, None, len(both), "none, as all problems agree")
+        return [score_of(name, metric, "model against base", alike)]
     return [score_of(name, metric, "model against base", mean(both, run.seed))] if both else []
 
 

@@ -87,8 +87,8 @@ def test_every_set_is_answered_through_the_harness_and_graded(serve, tmp_path):
         "mmlu_pro": (1, 1),
         "gpqa": (1, 1),
     }
-    metrics = {score.set: score.metric for score in results.scores}
-    assert (metrics["aime24"], metrics["gsm8k"]) == ("accuracy, mean of 4 samples", "accuracy, greedy")
+    assert {score.metric for score in results.scores} == {"accuracy"}
+    assert results.protocol["samples of each AIME problem"] == 4
     assert not [note for note in results.notes if "itself reports" in note]  # the harness' own means are ours
     of_aime = [sent for sent in server.received if "Two?" in sent["messages"][0]["content"]]
     assert [(sent["temperature"], sent["top_p"], sent["max_tokens"]) for sent in of_aime] == [(0.6, 0.95, 4096)] * 4
@@ -149,7 +149,13 @@ def test_a_model_is_compared_with_its_base_problem_by_problem(serve, tmp_path):
         ("base", 0.5),
         ("model against base", 0.5),
     ]
-    assert results.scores[-1].metric == "difference of accuracy, greedy"
+    assert results.scores[-1].metric == "difference of accuracy"
+
+
+def test_models_that_do_alike_everywhere_have_no_interval_of_their_difference(serve, tmp_path):
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
+    difference = evaluated(run, endpoint(serve(solver)), endpoint(serve(solver), "base")).scores[-1]
+    assert (difference.value, difference.low, difference.high, difference.n) == (0, None, None, 2)
 
 
 def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serve, tmp_path):
