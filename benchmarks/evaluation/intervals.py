@@ -42,12 +42,19 @@ def bootstrap(statistic: Callable[[Places], float], n: int, seed: int = 0) -> In
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Interval:
-    """The mean of one value an item.
+    """The mean of one value an item. Where all items agree there is no interval: resampling would claim certainty."""
+    if len(values) > 1 and len(set(values)) == 1:
+        return Interval(float(values[0]), None, None, len(values), "none, as all items agree")
+    taken = np.array(values, dtype=float)
+    return bootstrap(lambda places: float(taken[places].mean()), len(values), seed)
 
-    Where all items are 0 or all are 1, resampling would claim certainty: there it is Wilson's interval of a share.
+
+def item_share(values: Sequence[float], seed: int = 0) -> Interval:
+    """The share of items that are 1 rather than 0; some may be between, such as ties.
+
+    Where all are 0 or all are 1, it is Wilson's interval of a share.
     """
     if values and set(values) in ({0}, {1}):
         wilson = share([int(value) for value in values], [1] * len(values))
         return Interval(wilson.value, wilson.low, wilson.high, len(values), "Wilson, as all items agree")
-    taken = np.array(values, dtype=float)
-    return bootstrap(lambda places: float(taken[places].mean()), len(values), seed)
+    return mean(values, seed)

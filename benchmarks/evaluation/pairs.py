@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.evaluation.generations import Answer
-from benchmarks.evaluation.intervals import Interval, bootstrap, mean
+from benchmarks.evaluation.intervals import Interval, bootstrap, item_share
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.results import Score, score_of
 from benchmarks.evaluation.verdicts import NO_VERDICT, TIE, comparison, no_verdict, read_comparison
@@ -171,12 +171,12 @@ def scores(name: str, criterion: str, outcomes: Sequence[Outcome], seed: int) ->
     else:  # resampling would claim certainty
         controlled = Interval(at_equal_length(won, longer), None, None, len(told), "none, as all outcomes are the same")
     rated = {
-        "win rate": (mean(won.tolist(), seed), counts),
+        "win rate": (item_share(won.tolist(), seed), counts),
         "length-controlled win rate": (controlled, {**counts, **lengths}),
-        "wins": (mean(share(MODEL), seed), {}),
-        "ties": (mean(share(TIE), seed), {}),
-        "losses": (mean(share(BASE), seed), {}),
-        "flips": (mean([float(outcome.flipped) for outcome in asked], seed), {}),
+        "wins": (item_share(share(MODEL), seed), {}),
+        "ties": (item_share(share(TIE), seed), {}),
+        "losses": (item_share(share(BASE), seed), {}),
+        "flips": (item_share([float(outcome.flipped) for outcome in asked], seed), {}),
     }
     return [
         score_of(name, f"{metric}, {criterion}", AGAINST, interval, seen) for metric, (interval, seen) in rated.items()

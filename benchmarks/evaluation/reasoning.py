@@ -14,7 +14,7 @@ from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.grading import REASONS, Grader, Outcome, shared_grader
 from benchmarks.evaluation.harness import Written, answered
-from benchmarks.evaluation.intervals import Interval, mean
+from benchmarks.evaluation.intervals import item_share, mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problem, Problems, read_problems
 from benchmarks.evaluation.results import Results, Score, score_of
@@ -164,7 +164,7 @@ def _score(run: Run, name: str, rows: list[Problem], role: str, written: Written
     counts["shortened"] = written.shortened.get(name, 0)
     counts["problems without an answer"] = len(rows) - len(grades.shares.get((role, name), {}))
     shares = list(grades.shares.get((role, name), {}).values())
-    return score_of(name, METRIC, role, mean(shares, run.seed), counts)
+    return score_of(name, METRIC, role, item_share(shares, run.seed), counts)
 
 
 def _difference(run: Run, name: str, rows: list[Problem], grades: Grades) -> list[Score]:
@@ -172,9 +172,6 @@ def _difference(run: Run, name: str, rows: list[Problem], grades: Grades) -> lis
     model, base = (grades.shares.get((role, name), {}) for role in ("model", "base"))
     both = [model[problem.id] - base[problem.id] for problem in rows if problem.id in model and problem.id in base]
     metric = f"difference of {METRIC}"
-    if len(set(both)) == 1:  # resampling would claim certainty, and these can be negative: no share's interval fits
-        alike = Interval(both[0], None, None, len(both), "none, as all problems agree")
-        return [score_of(name, metric, "model against base", alike)]
     return [score_of(name, metric, "model against base", mean(both, run.seed))] if both else []
 
 

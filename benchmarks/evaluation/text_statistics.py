@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from benchmarks.evaluation.generations import Answer
-from benchmarks.evaluation.intervals import mean
+from benchmarks.evaluation.intervals import item_share, mean
 from benchmarks.evaluation.results import Score, score_of
 
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+(?:['’][^\W_]+)*")  # as the core counts: one Chinese character is a word
@@ -40,5 +40,5 @@ def statistics(set: str, who: str, answers: Sequence[Answer], counts: Mapping[st
         set, "length in words", who, mean([float(len(words(text))) for text in texts], seed), counts, percent=False
     )
     yield score_of(set, "distinct-2 within a text", who, mean(varied, seed))
-    yield score_of(set, "truncated texts", who, mean([float(answer.truncated) for answer in answers], seed))
-    yield score_of(set, "empty texts", who, mean([float(not text) for text in texts], seed))
+    yield score_of(set, "truncated texts", who, item_share([float(answer.truncated) for answer in answers], seed))
+    yield score_of(set, "empty texts", who, item_share([float(not text) for text in texts], seed))

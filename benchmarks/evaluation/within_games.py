@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.evaluation.intervals import Interval, bootstrap, mean
+from benchmarks.evaluation.intervals import Interval, bootstrap, item_share
 
 Sums = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def mean_of(values: Sequence[float | None], units: Sequence[Hashable], seed: int
 def share_of(values: Sequence[float | None], units: Sequence[Hashable], seed: int = 0) -> Interval:
     """The same for a share of games, whose interval isn't a point where all games agree."""
     defined = [float(value) for value in values if value is not None]
-    return mean(defined, seed) if set(defined) in ({0.0}, {1.0}) else mean_of(values, units, seed)
+    return item_share(defined, seed) if set(defined) in ({0.0}, {1.0}) else mean_of(values, units, seed)
 
 
 def mean_within(of: Callable[[Ordered], float | None], games: Sequence[Ordered], seed: int = 0) -> Interval:

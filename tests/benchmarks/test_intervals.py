@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.evaluation import intervals
-from benchmarks.evaluation.intervals import bootstrap, mean
+from benchmarks.evaluation.intervals import bootstrap, item_share, mean
 from trainers.estimates import share
 
 
@@ -44,10 +44,16 @@ def test_the_same_seed_gives_the_same_interval():
 
 @pytest.mark.parametrize("all_of_them", [0, 1])
 def test_items_that_all_agree_are_wilson_s_and_not_certain(all_of_them):
-    found = mean([all_of_them] * 30)
+    found = item_share([all_of_them] * 30)
     assert found[:3] == share([all_of_them] * 30, [1] * 30)[:3]
     assert found.high - found.low == pytest.approx(0.1135, abs=1e-3)  # 3.84 / (30 + 3.84)
     assert (found.n, found.method) == (30, "Wilson, as all items agree")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 7.0])
+def test_values_that_are_no_shares_have_no_interval_where_all_agree(value):
+    assert mean([value] * 5) == (value, None, None, 5, "none, as all items agree")
+    assert item_share([0.5] * 5) == mean([0.5] * 5)
 
 
 def test_one_item_has_no_interval_and_none_no_value():
