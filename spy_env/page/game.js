@@ -76,7 +76,7 @@ function performancesSection(game, told, actions) {
 function card(seat, game, told, actions) {
   const { text, said, unmarked, truncated, cut } = game.performances[seat];
   const spy = told && seat === game.spy;
-  const badges = [spy ? badge("spy", "spy") : null, unmarked ? badge("quiet", "no marker") : null];
+  const badges = [spy ? badge("spy", "spy") : null, unmarked ? badge("quiet", "no answer marker") : null];
   badges.push(truncated ? badge("warn", "cut off") : null, cut ? badge("quiet", `first ${cut} characters on the ballot`) : null);
   if (told && game.outcome) badges.push(badge("quiet", `${votesFor(seat, game)} of ${game.voters.length} votes`));
   const guess = told ? null : button("I suspect this one", { class: "suspect", "aria-label": `I suspect ${nameOf(seat)}` }, () => actions.suspect(seat));
