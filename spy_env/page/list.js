@@ -8,10 +8,11 @@ let slots = [];
 let rowHeight = 64;
 let drawing = false;
 
-function listGames(games) {
+/** Show these games; where the reader has scrolled to stays while a search adds to them. */
+function listGames(games, more) {
   shown = games;
   measure();
-  list.scrollTop = 0;
+  if (!more) list.scrollTop = 0;
   redraw();
 }
 

@@ -109,8 +109,10 @@ function refresh() {
   document.getElementById("filters-active").textContent = active ? ` (${active})` : "";
   document.getElementById("filters-clear").hidden = !active;
   highlight();
+  let more = false;
   return find(queryBox.value, (games, tried, of) => {
-    listGames([...games]);
+    listGames([...games], more);
+    more = true;
     const searching = tried < of ? `, searched ${tried.toLocaleString("en")} of ${of.toLocaleString("en")}` : "";
     document.getElementById("count").textContent = `${games.length.toLocaleString("en")} of ${ROWS.length.toLocaleString("en")} games${searching}`;
   });

@@ -1,6 +1,7 @@
 // Which games the list shows: the filters, and a search that never holds the page up.
 
 const SLICE_MS = 25; // of work between two looks at what the reader does
+const TELL_MS = 200; // between two tellings of what is found so far
 const AT_ONCE = 8; // games unpacked side by side
 
 const STAGES = { over: "played to the end", detection: "votes missing", performing: "performances missing" };
@@ -56,17 +57,20 @@ async function find(query, onFound) {
   if (!wanted) return onFound(candidates, candidates.length, candidates.length);
   const found = [];
   let begun = performance.now();
+  let toldAt = begun;
   for (let at = 0; at < candidates.length; at += AT_ONCE) {
     const some = candidates.slice(at, at + AT_ONCE);
     const texts = await Promise.all(some.map(searchedText));
     if (mine !== round) return;
     found.push(...some.filter((_, i) => texts[i].includes(wanted)));
-    if (performance.now() - begun > SLICE_MS) {
+    if (performance.now() - begun < SLICE_MS) continue;
+    if (performance.now() - toldAt > TELL_MS) {
       onFound(found, at + some.length, candidates.length);
-      await new Promise((go) => setTimeout(go));
-      begun = performance.now();
-      if (mine !== round) return;
+      toldAt = performance.now();
     }
+    await new Promise((go) => setTimeout(go));
+    if (mine !== round) return;
+    begun = performance.now();
   }
   onFound(found, candidates.length, candidates.length);
 }

@@ -19,6 +19,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "about:blank",  # instead of the page that a new window shows
 )
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # WebDriver's name for a reference to one
 KEYS = {"Escape": "\ue00c", "Enter": "\ue007", "ArrowDown": "\ue015", "End": "\ue010", "Tab": "\ue004"}
@@ -77,9 +78,10 @@ class Browser:
         file.write_bytes(base64.b64decode(self.devtools("Page.captureScreenshot")["data"]))
 
     def requested(self):
-        """The addresses that were asked for since the last call."""
+        """The addresses that were asked for since the last call, without the browser's own pages."""
         lines = [json.loads(entry["message"])["message"] for entry in self._post("/se/log", type="performance")]
-        return [line["params"]["request"]["url"] for line in lines if line["method"] == "Network.requestWillBeSent"]
+        asked = [line["params"]["request"]["url"] for line in lines if line["method"] == "Network.requestWillBeSent"]
+        return [address for address in asked if not address.startswith("chrome")]
 
     def complaints(self):
         """What the console said since the last call."""
