@@ -75,26 +75,31 @@ def _point(stem: str) -> str:
 
 
 def _game_config(folder: Path) -> dict[str, Any]:
-    """The flags of the game in a run's config; empty where there is no run."""
-    config = folder / "config.json"
-    return json.loads(config.read_text(encoding="utf-8"))["config"]["game"] if config.is_file() else {}
+    """The flags of the game in a run's config; empty where there is no run, or another thing's config."""
+    file = folder / "config.json"
+    row = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    config = row.get("config") if isinstance(row, dict) else None
+    return config.get("game", {}) if isinstance(config, dict) else {}
 
 
 def _rules_of(game: Mapping[str, Any]) -> RewardRules:
     """The reward rules of a run; the default ones where there is no run."""
-    if not game:
-        return RewardRules()
-    given = {price.name: game[price.name] for price in fields(RewardRules) if game[price.name] is not None}
-    return replace(PRESETS[game["rewards"]], **given)
+    preset = game.get("rewards", "spyrl")
+    if preset not in PRESETS:
+        raise ValueError(f"the run's config.json names the rewards {preset!r}; this package knows {sorted(PRESETS)}")
+    given = {price.name: value for price in fields(RewardRules) if (value := game.get(price.name)) is not None}
+    return replace(PRESETS[preset], **given)
 
 
 def _metrics_of(folder: Path, steps: tuple[int, int]) -> list[dict[str, Any]]:
     """What the run logged for some iterations; empty for those that it didn't."""
     file, found = folder / "metrics.jsonl", dict[int, dict[str, Any]]()
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        if not any(f'"step": {step}' in line for step in steps):  # a quick look; logs are long
+            continue
         try:
             row = json.loads(line)
         except ValueError:  # cut while being written
             continue
-        found[row["step"]] = row
+        found[row.get("step")] = row
     return [found.get(step, {}) for step in steps]

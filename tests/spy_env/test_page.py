@@ -241,6 +241,15 @@ def test_evaluations_are_trained_on_by_no_iteration(tmp_path):
         assert (origin.step, origin.baselines, origin.point) == (None, None, point)
 
 
+def test_a_config_of_something_else_is_no_run(tmp_path):
+    for config in ({"model_type": "llama"}, {"config": 3}, []):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert origin_of(tmp_path / "step_000001.jsonl").step is None
+    (tmp_path / "config.json").write_text(json.dumps({"config": {"game": {"rewards": "mine"}}}))
+    with pytest.raises(ValueError, match=r"names the rewards 'mine'; this package knows \['spyrl'"):
+        origin_of(tmp_path / "step_000001.jsonl")
+
+
 def test_the_command_writes_the_page_of_the_games_that_were_asked_for(tmp_path, capsys):
     games = tmp_path / "games.jsonl"
     write_games(games, [played(seed="a"), played(seed="b")])

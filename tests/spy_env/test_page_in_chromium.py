@@ -161,9 +161,9 @@ def test_what_would_run_is_stopped_by_the_policy(browser, hundred):
 
 def test_before_the_reveal_the_page_is_the_same_whoever_is_the_spy_and_whatever_the_votes_say(browser, tmp_path):
     seen = set()
-    for n, spy in enumerate(player_seats(4), start=1):
-        game = replace(dealt("all", str(n)), seed="s", spy=spy)
-        game = said_by_all(game, "<think>I am a civilian</think>Summary: so it is", f"\\boxed{{{n}}}")
+    for spy, vote in zip(player_seats(4), (1, 2, 1, 2), strict=True):  # two are caught
+        game = replace(dealt("all", spy), seed="s", spy=spy)
+        game = said_by_all(game, "<think>I am a civilian</think>Summary: so it is", f"\\boxed{{{vote}}}")
         opened(browser, page_file(tmp_path, [(1, game, PLAIN)])).until(GAME)
         browser.run("for (const folded of document.querySelectorAll('main details')) folded.open = true")
         browser.until("document.querySelectorAll('.prompt').length === 2")
