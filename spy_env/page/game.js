@@ -58,7 +58,7 @@ function documentSection(game, told) {
   );
   const hidden = told && !game.document.some(([, isHidden]) => isHidden) ? " (nothing was hidden)" : "";
   const box = el("div", { class: "text document searched", dir: "auto", tabindex: 0, role: "region", "aria-label": "Document" }, ...parts);
-  const whole = button("Show whole", { "aria-expanded": false }, () => {
+  const whole = button("Show whole", { class: "show-whole", "aria-expanded": false }, () => {
     const now = box.classList.toggle("whole");
     whole.textContent = now ? "Show less" : "Show whole";
     whole.setAttribute("aria-expanded", now);

@@ -65,8 +65,10 @@ function drawOpen() {
   pane.replaceChildren(drawGame(index, game, revealed(index), actions));
   pane.scrollTop = scrolled;
   if (focused === "reveal") document.getElementById("reveal").focus();
-  const mark = pane.querySelector("mark");
-  if (mark) mark.closest(".document").scrollTop = mark.offsetTop - 40;
+  const box = pane.querySelector(".document");
+  pane.querySelector(".show-whole").hidden = box.scrollHeight <= box.clientHeight;
+  const mark = box.querySelector("mark");
+  if (mark) box.scrollTop = mark.offsetTop - 40;
   highlight();
   redraw();
 }
