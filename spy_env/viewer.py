@@ -1,16 +1,16 @@
-"""Games as text for a terminal: without the spy's identity until it is asked for."""
+"""Games as text for a terminal, and the door to the page: without the spy's identity until it is asked for."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 
 from spy_env.ballot import printable, render_ballot
 from spy_env.game import Game, Stage
+from spy_env.origin import files_of, origin_of
+from spy_env.page import page_of
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
 from spy_env.seats import Seat
@@ -84,55 +84,52 @@ def _named(game: Game, seat: Seat) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Show saved games."""
+    args = _parser().parse_args(argv)
+    if args.html and args.list:
+        raise ValueError("--html writes a page that holds the list; leave --list out")
+    preset = PRESETS.get(args.rewards)
+    files = [(file, origin_of(file, preset)) for path in args.games for file in files_of(path)]
+    games = list(enumerate(((game, origin) for file, origin in files for game in read_games(file)), start=1))
+    chosen = [(n, game, origin) for n, (game, origin) in games if args.game in (None, str(n), game.seed)]
+    if not chosen:
+        what = (
+            "no games in these files" if not games else f"no game {args.game!r} among the {len(games)} in these files"
+        )
+        raise ValueError(f"{what}; `spyrl replay --list FILES` lists them")
+    if args.html:
+        args.html.write_text(page_of(chosen, args.reveal), encoding="utf-8")
+        print(f"{len(chosen):,} games in {args.html}, {args.html.stat().st_size / 1e6:.1f} MB; open it in a browser")
+        return 0
+    for number, game, origin in chosen:
+        if args.list:
+            print(printable(f"{number:>5}  {game.seed:<24} {game.task:<18} stage {game.stage:<11} {game.document.id}"))
+        elif not _show(game, origin.rewards, args.reveal):
+            break
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("spyrl replay", description="Show saved games; spoiler-free until you ask.")
     parser.add_argument("games", nargs="+", type=Path, help="files of games (.jsonl), or a run's folder")
     parser.add_argument("--game", help="show only the game with this number (from 1) or seed")
     parser.add_argument("--list", action="store_true", help="one line a game instead")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one page for a browser instead; no network")
     parser.add_argument(
         "--reveal", action="store_true", help="tell the spy, the hidden text, votes and rewards at once"
     )
     parser.add_argument(
         "--rewards", choices=sorted(PRESETS), help="reward rules to score by; default: the run's, else spyrl"
     )
-    args = parser.parse_args(argv)
-    files = [file for path in args.games for file in _files_of(path)]
-    scored = [(game, PRESETS.get(args.rewards) or _rules_of(file)) for file in files for game in read_games(file)]
-    games = list(enumerate(scored, start=1))
-    chosen = [(n, game, rules) for n, (game, rules) in games if args.game in (None, str(n), game.seed)]
-    if not chosen:
-        what = (
-            "no games in these files" if not games else f"no game {args.game!r} among the {len(games)} in these files"
-        )
-        raise ValueError(f"{what}; `spyrl replay --list FILES` lists them")
-    for number, game, rules in chosen:
-        if args.list:
-            print(printable(f"{number:>5}  {game.seed:<24} {game.task:<18} stage {game.stage:<11} {game.document.id}"))
-            continue
-        print(game_text(game, args.reveal, rules), end="\n\n")
-        if not args.reveal and game.stage is Stage.OVER and sys.stdin.isatty():
-            try:
-                input("Who is the spy? Press Enter to see. ")
-            except EOFError:  # Ctrl-D: seen enough
-                return 0
-            print(_replies_text(game)[0], outcome_text(game, rules), sep="\n\n", end="\n\n")
-    return 0
+    return parser
 
 
-def _rules_of(file: Path) -> RewardRules:
-    """The reward rules of the run whose folder holds a file of games; the default ones where there is no run."""
-    config = file.parent.parent / "config.json"
-    if not config.is_file():
-        return RewardRules()
-    game = json.loads(config.read_text(encoding="utf-8"))["config"]["game"]
-    given = {price.name: game[price.name] for price in fields(RewardRules) if game[price.name] is not None}
-    return replace(PRESETS[game["rewards"]], **given)
-
-
-def _files_of(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    found = sorted([*path.glob("*.jsonl"), *path.glob("games/*.jsonl")]) if path.is_dir() else []
-    found = [file for file in found if file.name not in ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")]
-    if not found:
-        raise ValueError(f"no games at {path}; give a .jsonl file of games, or a run's folder such as outputs/NAME")
-    return found
+def _show(game: Game, rules: RewardRules, reveal: bool) -> bool:
+    """Print a game; at a terminal its reveal waits for Enter. False where the reader has seen enough."""
+    print(game_text(game, reveal, rules), end="\n\n")
+    if not reveal and game.stage is Stage.OVER and sys.stdin.isatty():
+        try:
+            input("Who is the spy? Press Enter to see. ")
+        except EOFError:  # Ctrl-D
+            return False
+        print(_replies_text(game)[0], outcome_text(game, rules), sep="\n\n", end="\n\n")
+    return True

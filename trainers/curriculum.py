@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
 from spy_env import ABSTAIN, Game, RewardRules, Seat, Stage
-from trainers.advantages import group_advantages, role_advantages
+from spy_env.advantages import baseline_key, detection_advantages, performing_advantages
 
 SCHEDULES = ("hysteresis", "cycle", "detection", "performing", "joint")
 Key = tuple[str, Seat]
@@ -120,19 +120,11 @@ class Curriculum:
         return dealt_out(earned, Random(f"{self.shuffle_seed}/{self.iteration}/{stage}/shuffle"))
 
     def _performing_advantages(self, game: Game) -> dict[Seat, float]:
-        if not game.readable:  # no vote says anything about the performances
-            return dict.fromkeys(game.players, 0.0)
-        rewards = game.rewards(self.rewards).performing
-        keys = {seat: baseline_key(game, game.role(seat)) for seat in rewards}
-        advantages = role_advantages(rewards, keys, self.baselines if self.rae else {})
-        if not self.normalise_performing:
-            return advantages
-        return dict(zip(advantages, group_advantages(list(advantages.values())), strict=True))
+        baselines = self.baselines if self.rae else {}
+        return performing_advantages(game, self.rewards, baselines, self.normalise_performing)
 
     def _detection_advantages(self, game: Game) -> dict[Seat, float]:
-        rewards = game.rewards(self.rewards).detection
-        voters = game.trained_voters
-        return dict(zip(voters, group_advantages([rewards[voter] for voter in voters]), strict=True))
+        return detection_advantages(game, self.rewards)
 
     def after(self, games: Sequence[Game]) -> Curriculum:
         """The state after an iteration: averages and baselines moved once, in both stages, and the next stage chosen."""
@@ -210,8 +202,3 @@ def dealt_out(earned: Mapping[Key, float], rng: Random) -> dict[Key, float]:
     rng.shuffle(values)
     dealt = dict(zip(keys, values, strict=True))
     return {key: dealt[key] for key in earned}
-
-
-def baseline_key(game: Game, role: str) -> str:
-    """Baselines are kept apart by task, number of players and role."""
-    return f"{game.task}/{game.rules.players}/{role}"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_games import ABSTAINS, MUMBLES, voted
 
 from spy_env import RewardRules, Stage
-from trainers.advantages import EPSILON, group_advantages, role_advantages
+from spy_env.advantages import EPSILON, group_advantages, role_advantages
 from trainers.curriculum import Curriculum, Schedule
 
 ROUNDED = 0.005  # SPYRL.md gives two decimals

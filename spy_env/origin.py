@@ -1,0 +1,105 @@
+"""What a run's folder says about the games in it: by which rules they were scored, and against which baselines trained on.
+
+None of it is in a game's record, which is a game whoever trains on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from spy_env.rewards import PRESETS, RewardRules
+from spy_env.seats import Seat
+
+LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
+_BASELINE, _OPPONENT = "game/baseline/", "opponent/"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a game was saved, and what it was scored by and trained with."""
+
+    run: str  # the name of the run's folder, or of the file's
+    point: str  # where in the run: "step 10", "eval before"; the file's name outside of a run
+    rewards: RewardRules
+    step: int | None = None  # the iteration that trained on it; None where none did, or none that is known
+    baselines: Mapping[str, float] | None = None  # as the iteration read them; None where nobody knows
+    opponents: Mapping[str, Seat] = field(default_factory=dict)  # who played a role that didn't learn
+    normalised: bool = False  # performing advantages were divided by their std
+    shuffled: bool = False  # advantages were dealt out at random, the control
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of games in a run's folder, or the file itself.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if path.is_file():
+        return [path]
+    found = sorted([*path.glob("*.jsonl"), *path.glob("games/*.jsonl")]) if path.is_dir() else []
+    found = [file for file in found if file.name not in LOGS]
+    if not found:
+        raise ValueError(f"no games at {path}; give a .jsonl file of games, or a run's folder such as outputs/NAME")
+    return found
+
+
+def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
+    """Where the games of a file come from. Under other reward rules than the run's its baselines say nothing."""
+    file = file.resolve()
+    folder = file.parent.parent if file.parent.name == "games" else file.parent
+    game = _game_config(folder)
+    origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(game))
+    number = re.fullmatch(r"step_(\d+)", file.stem)
+    if not game or not number:
+        return origin
+    before, own = _metrics_of(folder, (int(number[1]) - 1, int(number[1])))
+    baselines = {key.removeprefix(_BASELINE): value for key, value in before.items() if key.startswith(_BASELINE)}
+    known = bool(before) or int(number[1]) == 1  # there are none before the first iteration
+    return replace(
+        origin,
+        step=int(number[1]),
+        baselines=(baselines if game.get("rae", True) else {}) if known and origin.rewards == _rules_of(game) else None,
+        opponents={key.removeprefix(_OPPONENT): name for key, name in own.items() if key.startswith(_OPPONENT)},
+        normalised=bool(game.get("normalise_performing")),
+        shuffled=bool(game.get("shuffle_advantages")),
+    )
+
+
+def _point(stem: str) -> str:
+    return " ".join(part.lstrip("0") or "0" if part.isdecimal() else part for part in stem.split("_"))
+
+
+def _game_config(folder: Path) -> dict[str, Any]:
+    """The flags of the game in a run's config; empty where there is no run, or another thing's config."""
+    file = folder / "config.json"
+    row = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    config = row.get("config") if isinstance(row, dict) else None
+    return config.get("game", {}) if isinstance(config, dict) else {}
+
+
+def _rules_of(game: Mapping[str, Any]) -> RewardRules:
+    """The reward rules of a run; the default ones where there is no run."""
+    preset = game.get("rewards", "spyrl")
+    if preset not in PRESETS:
+        raise ValueError(f"the run's config.json names the rewards {preset!r}; this package knows {sorted(PRESETS)}")
+    given = {price.name: value for price in fields(RewardRules) if (value := game.get(price.name)) is not None}
+    return replace(PRESETS[preset], **given)
+
+
+def _metrics_of(folder: Path, steps: tuple[int, int]) -> list[dict[str, Any]]:
+    """What the run logged for some iterations; empty for those that it didn't."""
+    file, found = folder / "metrics.jsonl", dict[int, dict[str, Any]]()
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        if not any(f'"step": {step}' in line for step in steps):  # a quick look; logs are long
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:  # cut while being written
+            continue
+        found[row.get("step")] = row
+    return [found.get(step, {}) for step in steps]
