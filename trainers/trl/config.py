@@ -144,7 +144,8 @@ def _as_sampled(args: Any) -> list[tuple[bool, str]]:
         ),
         (
             args.use_vllm,
-            "use_vllm: TRL's vLLM takes one length and no stop for all replies, and stages have their own; leave it False",
+            "use_vllm: TRL's vLLM samples all replies alike, and stages have their own lengths, prefills and stops; leave it "
+            "False",
         ),
         (
             args.use_transformers_continuous_batching,
