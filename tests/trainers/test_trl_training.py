@@ -227,3 +227,27 @@ def test_games_replay_and_are_scored_again(place, run):
             assert not game.waiting
             assert from_json(to_json(game)) == game
             assert sum(game.rewards(run.progress.curriculum.rewards).performing.values()) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_model_that_would_train_with_dropout_is_refused(tmp_path):
+    tiny_models.save("gpt2", tmp_path / "model")
+    with pytest.raises(ValueError, match=r"dropout.*set disable_dropout=True"):
+        trainer_of(tmp_path, "out", disable_dropout=False)
+
+
+def test_trls_own_settings_are_read_where_they_are_refused(place):
+    with pytest.raises(ValueError, match="num_iterations is 2"):
+        trainer_of(place, "refused", num_iterations=2)
+    with pytest.raises(ValueError, match="steps_per_generation is 2 and gradient_accumulation_steps 1"):
+        trainer_of(place, "refused", steps_per_generation=2)
+
+
+def test_the_example_trains_an_adapter_and_goes_on_where_it_was(place):
+    from trainers.trl import example
+
+    given = ["--model", str(place / "model"), "--documents", str(place / "documents.jsonl")]
+    given += ["--output", str(place / "example")]
+    assert example.main([*given, "--steps", "2"]) == 0
+    assert example.main([*given, "--steps", "4"]) == 0
+    assert [row["stage"] for row in lines_of(place / "example")] == ["detection", "performing"] * 2
+    assert (place / "example" / "final" / "adapter_model.safetensors").exists()

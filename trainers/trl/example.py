@@ -21,7 +21,7 @@ from trainers.trl.trainer import SpyTrainer
 
 
 def trainer_for(model: str, documents: str, output: str, steps: int) -> SpyTrainer:
-    """Four games a step, four players each; detection and performing take turns."""
+    """Two games a step, four players each; detection and performing take turns."""
     games = Games(
         game=GameConfig(
             task="summarization",
@@ -31,7 +31,7 @@ def trainer_for(model: str, documents: str, output: str, steps: int) -> SpyTrain
             unreadable=-1.0,
             abstain=-0.5,
             schedule="cycle",
-            cycle=(2, 1),
+            cycle=(1, 1),
         ),
         data=Data(documents=documents, max_len=1024),
         performing=StageSampling(max_new_tokens=20, prefill="Summary: This paper"),
@@ -41,7 +41,7 @@ def trainer_for(model: str, documents: str, output: str, steps: int) -> SpyTrain
         output,
         num_generations=4,  # a group is the seats of one game
         per_device_train_batch_size=4,  # rows computed at a time ...
-        gradient_accumulation_steps=4,  # ... and how often: 4 x 4 rows are 4 games, one optimizer step
+        gradient_accumulation_steps=2,  # ... and how often: 4 x 2 rows are 2 games, one optimizer step
         max_steps=steps,
         learning_rate=1.5e-4,
         lr_scheduler_type="constant",
@@ -51,9 +51,10 @@ def trainer_for(model: str, documents: str, output: str, steps: int) -> SpyTrain
         temperature=0.7,
         disable_dropout=True,
         logging_steps=1,
-        save_steps=3,
+        save_steps=2,
         save_total_limit=1,
         report_to="none",
+        gradient_checkpointing=False,
         use_cpu=True,
         bf16=False,
     )
@@ -67,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--model", help="a folder or a hub id; default: the small model of the first run")
     parser.add_argument("--documents", default="aclsum", help=".jsonl, folder of text files, or id:config:split:column")
     parser.add_argument("--output", default="outputs/trl_example")
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=4)
     args = parser.parse_args(argv)
     trainer = trainer_for(args.model or str(small_model()), args.documents, args.output, args.steps)
     trainer.train(resume_from_checkpoint=True)
