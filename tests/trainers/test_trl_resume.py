@@ -127,3 +127,11 @@ def test_a_checkpoint_without_its_curriculum_is_refused_with_the_way_out(place, 
         file.write_text(file.read_text()[:100])
     with pytest.raises(ValueError, match=r"curriculum\.json can't be read.*an older checkpoint"):
         trainer_of(place, spoil).train(resume_from_checkpoint=True)
+
+
+def test_a_finished_run_is_not_trained_again(place):
+    shutil.copytree(place / "whole-False", place / "finished")
+    trainer = trainer_of(place, "finished")
+    trainer.train(resume_from_checkpoint=True)
+    assert trainer.progress.step == STEPS
+    assert (place / "finished" / "metrics.jsonl").read_bytes() == (place / "whole-False" / "metrics.jsonl").read_bytes()

@@ -251,3 +251,21 @@ def test_the_example_trains_an_adapter_and_goes_on_where_it_was(place):
     assert example.main([*given, "--steps", "4"]) == 0
     assert [row["stage"] for row in lines_of(place / "example")] == ["detection", "performing"] * 2
     assert (place / "example" / "final" / "adapter_model.safetensors").exists()
+
+
+def test_tensorboard_and_the_table_of_completions_tell_what_was_trained(place):
+    from pandas import read_parquet
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logs = {"report_to": "tensorboard", "log_completions": True, "num_completions_to_print": 1}
+    trainer = trainer_of(place, "logged", max_steps=2, **logs)
+    trainer.train()
+    (events,) = {file.parent for file in (place / "logged").rglob("events.out.tfevents.*")}
+    told = EventAccumulator(str(events)).Reload()
+    for name in ("reward", "game/accuracy", "game/trained/detection", "sampling/logp_difference_mean"):
+        shown = [event.value for event in told.Scalars(f"train/{name}")]
+        assert shown == pytest.approx([log[name] for log in trainer.state.log_history[:2]]), name
+    table = read_parquet(place / "logged" / "completions" / "completions_00002.parquet")
+    assert table["advantage"].tolist() == [row.advantage for row in trainer._rows]
+    assert table["votes"].tolist() == pytest.approx([row.reward for row in trainer._rows])
+    assert all(table["prompt"].str.contains("<user>"))

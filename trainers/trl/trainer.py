@@ -117,6 +117,9 @@ class SpyTrainer(GRPOTrainer):
             values = self._metrics["train"][name]
             del values[counts.get(name, 0) :]  # what blank rows have changed
             values.append(value)
+        self._logs["advantages"].extend(
+            gather_object([row.advantage for row in self._rows])
+        )  # which TRL keeps one batch of
         return trained_rows(scored, self._rows, self.args.steps_per_generation)
 
     def _play(self) -> tuple[list[Row], dict[str, float]]:
