@@ -7,9 +7,9 @@ from called_engines import settings
 from made_games import voted
 
 from spy_env import Stage, read_games
+from trainers.director import Director
 from trainers.disk import read_log
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
-from trainers.openrlhf.director import Director
 from trainers.samples import Sample
 
 RIGHT, WRONG = "1 1 1 1", "2 3 4 2"
@@ -177,7 +177,7 @@ def test_every_evaluation_is_one_point_of_the_curves(run, tmp_path):
 
 def test_an_iteration_is_timed_from_its_first_row(run, tmp_path, monkeypatch):
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("trainers.openrlhf.director.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("trainers.director.time.monotonic", lambda: next(clock))
     play(Director(run), 2)  # the director's start reads the clock once, each iteration twice
     assert [line["play_s"] for line in read_log(tmp_path / "run/timings.jsonl")] == [10, 10]
 
