@@ -26,6 +26,10 @@ FLAGS: dict[str, Any] = {
     "train.iterations": 3,
     "eval.games": 2,
 }
+SMALL = (  # processes
+    "actor_rollout_ref.rollout.agent.num_workers=2",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+)
 
 
 def config_of(folder: Path, model: Path | str = "", **flags: Any) -> Config:
@@ -59,5 +63,5 @@ def composed(config: Config, folder: Path, *more: str) -> Any:
     with initialize_config_dir(str(Path(verl.trainer.__file__).with_name("config")), version_base=None):
         return compose(
             "ppo_trainer",
-            overrides=[*command(config, folder)[3:], "actor_rollout_ref.rollout.agent.num_workers=2", *more],
+            overrides=[*command(config, folder)[3:], *SMALL, *more],
         )

@@ -29,7 +29,9 @@ class ScriptedClient:
         chance = hashlib.sha256(f"{prompt_ids}{self.asked}".encode()).digest()
         vote = sampling_params["max_tokens"] == VOTE
         words = (
-            f"\\boxed{{{chance[0] % 4 + 1}}}" if vote else " ".join(tiny_world.WORDS[byte % 6] for byte in chance[:3])
+            f"\\boxed{{{self.asked**2 % 4 + 1}}}"
+            if vote
+            else " ".join(tiny_world.WORDS[byte % 6] for byte in chance[:3])
         )
         ids = [*tokens(words, add_special_tokens=False)["input_ids"], tokens.eos_token_id]
         return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed")
