@@ -245,7 +245,7 @@ def test_a_step_in_flight_is_told_and_does_not_hold_the_server_up():
 
     endpoint = Endpoint(lambda prompt, times: says("Summary: slow", after=60))
     threading.Thread(target=endpoint.serve_forever, daemon=True).start()
-    opponent = f"endpoint:http://127.0.0.1:{endpoint.server_address[1]}/v1#m"
+    opponent = f"endpoint:{endpoint.url}#m"
     with server("--opponent", opponent, "scripted") as (url, process, _), line(url) as session:
         asked(session, {"type": "reset", "data": {"seed": 1}})
         session.send(json.dumps({"type": "step", "data": {"text": "Summary: x"}}))

@@ -23,15 +23,14 @@ class ScriptedClient:
     ) -> TokenOutput:
         tokens = tiny_world.tokenizer()
         self.asked += 1
-        if self.asked <= self.fails:
+        number = self.asked
+        if number <= self.fails:
             raise RuntimeError("the engine is gone")
         await asyncio.sleep(0.001)
-        chance = hashlib.sha256(f"{prompt_ids}{self.asked}".encode()).digest()
+        chance = hashlib.sha256(f"{prompt_ids}{number}".encode()).digest()
         vote = sampling_params["max_tokens"] == VOTE
         words = (
-            f"\\boxed{{{self.asked**2 % 4 + 1}}}"
-            if vote
-            else " ".join(tiny_world.WORDS[byte % 6] for byte in chance[:3])
+            f"\\boxed{{{number**2 % 4 + 1}}}" if vote else " ".join(tiny_world.WORDS[byte % 6] for byte in chance[:3])
         )
         ids = [*tokens(words, add_special_tokens=False)["input_ids"], tokens.eos_token_id]
         return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed")
