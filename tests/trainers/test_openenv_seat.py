@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
 
@@ -12,8 +15,9 @@ from spy_env import Document, RewardRules, Rules, Stage, load_task, shipped_docu
 from spy_env.players import scripted_player
 from spy_env.seat_view import SeatEnv
 from trainers.engines import Failed, Reply, Sampling, ScriptedEngine
+from trainers.openenv.command import main
 from trainers.openenv.offer import MAX_SEATS, Offer, check_text, deal_wish, read_wish
-from trainers.openenv.seat_game import OpponentsFailedError
+from trainers.openenv.seat_game import OneAtATime, OpponentsFailedError
 from trainers.seat_players import RandomEngine
 
 DOCUMENTS = list(shipped_documents(load_task("summarization")))
@@ -155,3 +159,78 @@ def test_a_seat_is_told_nothing_that_depends_on_who_else_is_the_spy():
     told = {session.prompt for session in games if session.game.spy != session.seat}
     assert len(told) == 1
     assert "hidden" not in json.dumps(list(told))
+
+
+class Overlapping:
+    """Notices when it is asked by two threads at once."""
+
+    def __init__(self):
+        self.inside, self.most = 0, 0
+
+    def generate(self, requests):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        time.sleep(0.002)
+        self.inside -= 1
+        return [Reply("\\boxed{1}") for _ in requests]
+
+    def count_tokens(self, prompt, prefill):
+        self.generate([])
+        return 7
+
+
+def test_an_engine_behind_the_lock_answers_one_session_at_a_time():
+    engine = Overlapping()
+    offer = replace(OFFER, opponents={"model": OneAtATime(engine)}, max_len=100_000)
+    with ThreadPoolExecutor(8) as pool:
+        games = list(pool.map(lambda seed: dealt(seed, offer).replied("x").replied("y").game, range(8)))
+    assert {game.stage for game in games} == {Stage.OVER}
+    assert engine.most == 1
+
+
+def test_a_vote_prompt_of_the_seat_has_the_room_that_the_others_models_have():
+    offer = replace(OFFER, opponents={"counting": Counting()}, max_len=900)
+    session = dealt(3, offer, seat="player_2").replied("word " * 700)
+    game = session.game
+    assert game.stage is Stage.DETECTION
+    assert game.detection_words or game.shown_characters
+    assert len(session.prompt.split()) <= 900 - 64
+
+
+class Counting:
+    """A model that reads a word as a token."""
+
+    def generate(self, requests):
+        return [Reply("Summary: short") for _ in requests]
+
+    def count_tokens(self, prompt, prefill):
+        return len(prompt.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--max_sessions", "0"], "must be at least 1"),
+        (["--session_timeout", "nan"], "give seconds above 0"),
+        (["--opponent", "human"], "no player 'human'"),
+        (["--task", "poem"], "no task named 'poem'"),
+        (["--documents", "/nowhere.jsonl"], "nowhere"),
+        (["--port", "99999"], "give one from 0 to 65535"),
+    ],
+)
+def test_wrong_flags_are_refused_in_a_line(flags, said):
+    with pytest.raises(ValueError, match=said):
+        main([*flags, "--dry-run"])
+
+
+def test_a_dry_run_says_what_would_be_served(capsys):
+    main(["--task", "summarization", "creative_writing", "--opponent", "random", "--dry-run"])
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["summarization: 48 documents", "creative_writing: 48 documents", "opponents: random"]
+
+
+def test_a_server_without_openenv_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openenv", None)
+    monkeypatch.delitem(sys.modules, "trainers.openenv.server", raising=False)
+    with pytest.raises(ValueError, match=r"spy-env\[openenv\]"):
+        main(["--port", "0"])

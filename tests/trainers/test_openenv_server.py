@@ -260,24 +260,6 @@ def test_a_step_in_flight_is_told_and_does_not_hold_the_server_up():
     endpoint.shutdown()
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--max_sessions", "0"], "must be at least 1"),
-        (["--session_timeout", "nan"], "give seconds above 0"),
-        (["--opponent", "human"], "no player 'human'"),
-        (["--task", "poem"], "no task named 'poem'"),
-        (["--documents", "/nowhere.jsonl"], "nowhere"),
-        (["--port", "99999"], "give one from 0 to 65535"),
-    ],
-)
-def test_wrong_flags_are_refused_in_a_line(flags, said):
-    from trainers.openenv.command import main
-
-    with pytest.raises(ValueError, match=said):
-        main([*flags, "--dry-run"])
-
-
 def test_a_port_that_is_taken_is_an_error_of_the_system():
     from trainers.openenv.command import main
 

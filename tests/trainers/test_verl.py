@@ -26,6 +26,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl_runs import composed, config_of, rows_of
 from verl_scripted import ScriptedClient
 
+from spy_env import read_games
 from trainers.invitation import from_json
 from trainers.rollout import GamesFailedError
 from trainers.verl.agent import SpyAgentLoop
@@ -150,11 +151,18 @@ def play(*calls):
 
 
 def test_the_samples_of_a_prompt_are_the_seats_of_one_game(loops):
-    client = ScriptedClient()
+    client, tokens = ScriptedClient(), tiny_world.tokenizer()
     outputs = play(*row(loops, 0, client), *row(loops, 1, client))
     assert [output.reward_score is not None for output in outputs] == [True] * 8
     assert loops.direction.calls[:2] == ["begin train-0", "begin train-1"]
     assert len((loops.folder / "games/step_000001.jsonl").read_text().splitlines()) == 2
+    curriculum = settings_of(config_of(loops.folder), loops.folder).start
+    played = list(read_games(loops.folder / "games/step_000001.jsonl"))
+    worth = curriculum.advantages(played, curriculum.stage)
+    for game, samples in zip(sorted(played, key=lambda game: game.seed), (outputs[:4], outputs[4:]), strict=True):
+        for seat, sample in zip(game.players, samples, strict=True):
+            assert tokens.decode(sample.response_ids, skip_special_tokens=True) == game.replies["detection"][seat].text
+            assert sample.reward_score == worth.get((game.seed, seat), 0.0)
     for game in (outputs[:4], outputs[4:]):
         assert sum(output.reward_score for output in game) == pytest.approx(0, abs=1e-5)
         assert sorted(sum(output.response_mask) == 1 for output in game) == [

@@ -51,8 +51,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _serve(offer: Offer, args: argparse.Namespace) -> None:
-    from trainers.openenv.server import serve
-
+    try:
+        from trainers.openenv.server import serve
+    except ImportError as error:
+        raise ValueError(f"a server needs the openenv extra ({error}): pip install 'spy-env[openenv]'") from error
     with socket.create_server((args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
         asyncio.run(
