@@ -24,7 +24,7 @@ from verl.utils import tensordict_utils
 from verl_runs import composed, config_of, rows_of
 from verl_scripted import ScriptedClient
 
-from spy_env import read_games
+from spy_env import Stage, read_games
 from trainers.curriculum import Curriculum
 from trainers.invitation import from_json
 
@@ -118,7 +118,7 @@ def test_iterations_bring_our_advantages_and_one_that_is_short_of_a_row_ends_the
     trainer = Trainer(tmp_path, model, **{"game.schedule": "cycle", "game.cycle": (1, 1), "train.iterations": 4})
     try:
         curriculum = from_json(trainer.rows["train"][0]["prompt"][0]["content"]).run.start
-        for number, stage in ((1, "detection"), (2, "performing")):
+        for number, stage in ((1, Stage.DETECTION), (2, Stage.PERFORMING)):
             found, data = trainer.step(number)
             assert sorted(found.keys) == sorted(f"uidtrain{number}x{i}_{s}_0" for i in range(2) for s in range(4))
             played = games(tmp_path, number)
@@ -157,6 +157,6 @@ def check_samples(data, found, played, curriculum, stage):
     assert sorted(whole) == pytest.approx(sorted(worth), abs=1e-6)
     assert any(whole)
     untrained = [mask for mask in masks if sum(mask) == 1 < len(mask)]
-    assert len(untrained) == (2 if stage == "detection" else 0)
+    assert len(untrained) == (2 if stage is Stage.DETECTION else 0)
     for ids, logprobs in zip(data["responses"], data["rollout_log_probs"], strict=True):
         assert torch.equal(logprobs, torch.full((len(ids),), -0.5))
