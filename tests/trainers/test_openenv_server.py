@@ -32,7 +32,7 @@ from trainers.openenv.server import read_message
 pytestmark = pytest.mark.openenv
 ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from trainers.openenv.command import main; sys.exit(main(sys.argv[1:]))"
-FRAME_BESIDES = 65_536
+FRAME_BESIDES = 16_384
 
 
 @contextlib.contextmanager

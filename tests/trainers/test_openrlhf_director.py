@@ -253,3 +253,16 @@ def test_a_checkpoint_of_another_kind_is_refused(run, tmp_path):
     (tmp_path / "run/checkpoints/_actor/latest").write_text("best_global_step1")
     with pytest.raises(ValueError, match="names 'best_global_step1', not global_stepN"):
         Director(replace(run, resume=True))
+
+
+def test_a_run_on_verl_resumes_at_the_step_that_verl_names(run):
+    director = Director(run)
+    games = play(director, 3)
+    checkpoints = Path(run.checkpoints)
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("2")
+    resumed = Director(replace(run, resume=True))
+    assert (resumed.iteration, resumed.curriculum) == (3, run.start.after(games[0]).after(games[1]))
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("two")
+    with pytest.raises(ValueError, match="names 'two', not a step"):
+        Director(replace(run, resume=True))

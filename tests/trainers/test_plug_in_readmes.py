@@ -48,3 +48,11 @@ def test_the_dry_runs_of_a_page_run(name, capsys, tmp_path, monkeypatch):
         assert main(words[2:]) == 0
     assert capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+def test_names_that_verls_command_line_cannot_read_are_refused():
+    pytest.importorskip("tyro", reason="its command line needs it")
+    from trainers.verl.command import main
+
+    with pytest.raises(ValueError, match="can't read; choose another name"):
+        main(["--ckpt.output_dir", "outputs/a=b, c", "--dry-run"])

@@ -26,7 +26,7 @@ from trainers.openenv.offer import Offer
 ROUTES = ("/ws", "/health", "/metadata", "/schema", "/openapi.json")
 GRACE_S = 5.0  # for steps that are being played when the server stops; our choice
 ESCAPED = 12  # bytes of a character in JSON at worst: two \uXXXX
-BESIDES = 65_536  # bytes of a message beside its texts; our choice
+BESIDES = 16_384  # bytes of a message beside its texts; our choice
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from trainers.verl.config import Config
 from trainers.verl.settings_check import FIXED
 
+PLAIN = re.compile(r"[\w./:@+-]")  # what a value of Hydra's may hold without quotes
 AGENT_LOOP = Path(__file__).with_name("agent_loop.yaml")
 
 
 def command(config: Config, folder: Path) -> list[str]:
-    """The whole command; what is said after it, in verl's own words, goes before what it says."""
+    """The whole command; what is said after it, in verl's own words, goes before what it says.
+
+    Raises:
+        ValueError: verl's command line can't read a name.
+    """
+    for name in (str(folder), config.actor.model_name_or_path, str(AGENT_LOOP)):
+        if found := sorted(set(PLAIN.sub("", name))):
+            raise ValueError(
+                f"{name!r} has {' '.join(found)}, which verl's command line can't read; choose another name"
+            )
     return [
         "python",
         "-m",
