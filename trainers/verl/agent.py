@@ -24,7 +24,7 @@ class SpyAgentLoop(AgentLoopBase):
 
     hosts: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Host[AgentLoopOutput]]] = WeakKeyDictionary()
     direction_of: ClassVar[Callable[[RunSettings], Awaitable[Direction]]] = JobDirector.of_this_job
-    encoders: ClassVar[dict[int, Encoder]] = {}
+    encoders: ClassVar[dict[tuple[int, str], Encoder]] = {}
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> AgentLoopOutput:
         """One sample of a row, whose text is an invitation.
@@ -51,7 +51,7 @@ class SpyAgentLoop(AgentLoopBase):
 
     def _encoder(self, run: RunSettings) -> Encoder:
         """One for the whole run, since it remembers prompts."""
-        key = id(self.tokenizer)
+        key = (id(self.tokenizer), repr(run.template_options))
         if key not in self.encoders:
             self.encoders[key] = Encoder(self.tokenizer, dict(run.template_options))
         return self.encoders[key]
