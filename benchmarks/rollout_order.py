@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from benchmarks.rollout_scenarios import Scenario, run_of
 from spy_env import Document, Game, Seat, Stage
+from trainers.director import Assigned, Director
 from trainers.encoder import Encoder
 from trainers.engines import Sampling
-from trainers.openrlhf.director import Assigned, Director
+from trainers.invitation import TRAIN, Invitation, RunSettings, to_json
 from trainers.openrlhf.host import Host
-from trainers.openrlhf.invitation import TRAIN, Invitation, RunSettings, to_json
 from trainers.rollout import STAGES, requests_of
 from trainers.samples import Sample
 

@@ -10,7 +10,7 @@ from spy_env import Document, Stage, load_task, read_documents
 from spy_env.masking import count_units
 from trainers.engines import Sampling
 from trainers.game_config import GameConfig, rules_of, start_curriculum
-from trainers.openrlhf.invitation import RunSettings
+from trainers.invitation import RunSettings
 
 PLAYERS = 5
 TASK = "summarization"

@@ -102,12 +102,13 @@ def _play_once(games: Sequence[Game], seating: Seating) -> list[Played | Failed]
     results: list[Played | Failed] = [Played(game, {}) for game in games]
     for stage in STAGES:
         going = [(i, result) for i, result in enumerate(results) if isinstance(result, Played)]
-        for (i, _), after in zip(going, _play_stage([result for _, result in going], stage, seating), strict=True):
+        for (i, _), after in zip(going, play_stage([result for _, result in going], stage, seating), strict=True):
             results[i] = after
     return results
 
 
-def _play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list[Played | Failed]:
+def play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list[Played | Failed]:
+    """The games after a stage that all of them have reached: what each seat says, one batch an engine."""
     ready = [ready_for(one, stage, seating.room) for one in played]
     answers: list[dict[Seat, Reply | Failed]] = [{} for _ in ready]
     by_engine: dict[int, list[tuple[int, Seat, Request]]] = {}

@@ -10,10 +10,10 @@ from typing import Any
 import tiny_world
 
 from spy_env import Game, Stage
+from trainers.director import Assigned, Director
 from trainers.engines import Sampling
 from trainers.game_config import GameConfig, rules_of, start_curriculum
-from trainers.openrlhf.director import Assigned, Director
-from trainers.openrlhf.invitation import Invitation, RunSettings
+from trainers.invitation import Invitation, RunSettings
 from trainers.samples import Sample
 
 TOKENS = tiny_world.tokenizer()

@@ -18,9 +18,9 @@ from openrlhf.trainer.ray.vllm_engine import create_vllm_engines
 from vllm import SamplingParams
 
 from spy_env import Stage
+from trainers.director_actor import NAMESPACE
 from trainers.engines import Sampling
-from trainers.openrlhf.director_actor import NAMESPACE
-from trainers.openrlhf.invitation import EVAL, Invitation, RunSettings, to_json
+from trainers.invitation import EVAL, Invitation, RunSettings, to_json
 
 MAX_LEN = 96
 ROOM = {"num_cpus": 8, "num_gpus": 4, "include_dashboard": False, "object_store_memory": 200 * 2**20}

@@ -18,8 +18,8 @@ from vllm.logprobs import Logprob
 from vllm.outputs import CompletionOutput, RequestOutput
 
 import trainers.openrlhf
+from trainers.invitation import Invitation, RunSettings, to_json
 from trainers.openrlhf.host import Host
-from trainers.openrlhf.invitation import Invitation, RunSettings, to_json
 
 AGENT = Path(trainers.openrlhf.__file__).with_name("agent.py")
 PERFORMANCE, VOTE = 40, 30  # tokens at most, by which the script knows what it is asked for

@@ -33,7 +33,7 @@ from openrlhf_updates import trainer_of
 from spy_env import RewardRules, Stage, read_games
 from trainers.curriculum import Curriculum, Schedule
 from trainers.engines import Sampling
-from trainers.openrlhf.invitation import TRAIN, Invitation
+from trainers.invitation import TRAIN, Invitation
 from trainers.run_logs import games_file
 
 pytestmark = pytest.mark.openrlhf

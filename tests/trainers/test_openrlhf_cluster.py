@@ -31,9 +31,9 @@ from openrlhf_cluster import director, directors, dispatched, settings
 from troubled_agent import ASKED, TROUBLE
 
 from spy_env import Stage, read_games
+from trainers.director_actor import NAMESPACE
 from trainers.disk import read_log
-from trainers.openrlhf.director_actor import NAMESPACE
-from trainers.openrlhf.invitation import EVAL
+from trainers.invitation import EVAL
 from trainers.rollout import GamesFailedError
 
 pytestmark = pytest.mark.openrlhf

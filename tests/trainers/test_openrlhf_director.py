@@ -7,9 +7,9 @@ from called_engines import settings
 from made_games import voted
 
 from spy_env import Stage, read_games
+from trainers.director import Director
 from trainers.disk import read_log
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
-from trainers.openrlhf.director import Director
 from trainers.samples import Sample
 
 RIGHT, WRONG = "1 1 1 1", "2 3 4 2"
@@ -177,7 +177,7 @@ def test_every_evaluation_is_one_point_of_the_curves(run, tmp_path):
 
 def test_an_iteration_is_timed_from_its_first_row(run, tmp_path, monkeypatch):
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("trainers.openrlhf.director.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("trainers.director.time.monotonic", lambda: next(clock))
     play(Director(run), 2)  # the director's start reads the clock once, each iteration twice
     assert [line["play_s"] for line in read_log(tmp_path / "run/timings.jsonl")] == [10, 10]
 
@@ -252,4 +252,17 @@ def test_a_checkpoint_of_another_kind_is_refused(run, tmp_path):
     checkpoint(run, 1)
     (tmp_path / "run/checkpoints/_actor/latest").write_text("best_global_step1")
     with pytest.raises(ValueError, match="names 'best_global_step1', not global_stepN"):
+        Director(replace(run, resume=True))
+
+
+def test_a_run_on_verl_resumes_at_the_step_that_verl_names(run):
+    director = Director(run)
+    games = play(director, 3)
+    checkpoints = Path(run.checkpoints)
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("2")
+    resumed = Director(replace(run, resume=True))
+    assert (resumed.iteration, resumed.curriculum) == (3, run.start.after(games[0]).after(games[1]))
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("two")
+    with pytest.raises(ValueError, match="names 'two', not a step"):
         Director(replace(run, resume=True))

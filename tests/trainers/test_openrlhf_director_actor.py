@@ -11,8 +11,8 @@ pytest.importorskip("ray", reason="its errors are told apart")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-from trainers.openrlhf import director_actor
-from trainers.openrlhf.director_actor import DirectorActor
+from trainers import director_actor
+from trainers.director_actor import DirectorActor
 
 pytestmark = pytest.mark.openrlhf
 

@@ -7,12 +7,12 @@ import tiny_world
 from called_engines import LOGPROB, TOKENS, LocalDirection, ScriptedCalls, invitations, params, settings
 
 from spy_env import Stage, read_games
+from trainers import host as host_module
 from trainers.curriculum import Curriculum
 from trainers.disk import read_log
 from trainers.engines import Sampling
-from trainers.openrlhf import host as host_module
+from trainers.invitation import to_json
 from trainers.openrlhf.host import Host
-from trainers.openrlhf.invitation import to_json
 from trainers.rollout import GamesFailedError
 
 VOTERS = ("all", "civilians", "referees")
@@ -321,7 +321,7 @@ def test_a_call_that_never_comes_is_said_to_the_others(tmp_path, monkeypatch):
         return await cluster.row(row)
 
     assert len(asyncio.run(short_of_one_then_whole())) == 4
-    assert not cluster.host._filling
+    assert not cluster.host.tables._filling
 
 
 def test_a_director_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_path):
@@ -380,7 +380,7 @@ def test_a_row_that_is_no_invitation_is_told_what_to_do(tmp_path, text):
 
 @pytest.mark.parametrize("name", ["rae", "performing", "cycle"])
 def test_an_invitation_comes_back_as_it_was(tmp_path, name):
-    from trainers.openrlhf.invitation import from_json
+    from trainers.invitation import from_json
 
     game = {
         "rae": {"rae": False},

@@ -10,9 +10,9 @@ from spy_env import Document, Rules, Stage
 from trainers import disk
 from trainers.curriculum import Schedule
 from trainers.engines import Sampling
+from trainers.invitation import from_json
 from trainers.openrlhf.config import Ckpt, Config, Ray, Train
 from trainers.openrlhf.flags import Passed
-from trainers.openrlhf.invitation import from_json
 from trainers.openrlhf.job import Job
 from trainers.settings import from_dict
 

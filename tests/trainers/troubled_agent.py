@@ -10,8 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainers.openrlhf import agent, host
-from trainers.openrlhf.invitation import from_json
+from trainers import host
+from trainers.invitation import from_json
+from trainers.openrlhf import agent
 
 TROUBLE, ASKED = "trouble.json", "asked.jsonl"
 host.MEETING_S = 4.0  # a test waits for it

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from spy_env import Game, Seat, Stage
-from trainers.openrlhf.invitation import EVAL, Invitation
+from trainers.invitation import EVAL, Invitation
 from trainers.room import Room, deal_to_fit
 from trainers.samples import trained_roles
 

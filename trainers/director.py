@@ -1,7 +1,7 @@
 """The director of a run: counts the rows that are played, decides the stage, and keeps the records.
 
-OpenRLHF tells an executor neither its step nor its stage. Whole batches of rows make iterations, and an iteration is one of
-OpenRLHF's global steps. Plain Python; ``director_actor`` puts it into the cluster.
+A trainer tells whoever makes its samples no stage. Whole batches of rows make iterations, and an iteration is one of the
+trainer's global steps. Plain Python; ``director_actor`` puts it into the cluster.
 """
 
 from __future__ import annotations
@@ -12,18 +12,30 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from spy_env import Game
 from trainers import disk
 from trainers.curriculum import Curriculum
 from trainers.estimates import measure
+from trainers.invitation import RunSettings, settings_row
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
-from trainers.openrlhf.invitation import RunSettings, settings_row
 from trainers.run_logs import LOGS, append_line, cut_after, games_file, step_named, write_games_anew
 from trainers.samples import Sample
 
 STATES = "director"  # the folder of the curricula after each iteration
+
+
+class Direction(Protocol):
+    """What a table asks of the director, from wherever it is."""
+
+    async def begin(self, seed: str) -> Assigned: ...
+
+    async def finish(self, seed: str, games: Sequence[Game], samples: Sequence[Sample]) -> None: ...
+
+    async def give_up(self, seed: str) -> None: ...
+
+    async def evaluated(self, seed: str, games: Sequence[Game]) -> None: ...
 
 
 class Assigned(NamedTuple):
@@ -83,8 +95,9 @@ class Director:
             missing = [name for name, row in self._rows.items() if not row.over]
             raise ValueError(
                 f"row {seed!r} came while iteration {self.iteration} still plays {missing[:5]} ({len(missing)} of its "
-                f"{self.run.batch_size} rows): OpenRLHF must play batches of {self.run.batch_size} rows "
-                "(--rollout.batch_size), without --algo.dynamic_filtering_enable and --rollout.vllm_generate_batch_size"
+                f"{self.run.batch_size} rows): the trainer must play batches of {self.run.batch_size} rows "
+                "(--rollout.batch_size), without --algo.dynamic_filtering_enable and --rollout.vllm_generate_batch_size "
+                "(verl: data.train_batch_size, trainer.v1.trainer_mode=sync); rows that it drops are missing, too"
             )
         self._rows[seed] = Row(engine)
         return Assigned(self.iteration, self.curriculum)
@@ -156,15 +169,23 @@ def _beginning(run: RunSettings, folder: Path, states: Path) -> tuple[int, Curri
     return step + 1, curriculum
 
 
+_LATEST = {  # where a trainer names its last checkpoint: how, and what to say of another name
+    Path("_actor", "latest"): (re.compile(r"global_step(\d+)"), "global_stepN"),  # DeepSpeed, for OpenRLHF
+    Path("latest_checkpointed_iteration.txt"): (re.compile(r"(\d+)"), "a step"),  # verl
+}
+
+
 def _checkpoint_step(checkpoints: Path) -> int:
-    """The global step of the actor's last checkpoint, as DeepSpeed's ``latest`` names it; 0 where there is none yet."""
-    latest = checkpoints / "_actor" / "latest"
-    if not latest.exists():
-        return 0
-    tag = latest.read_text(encoding="utf-8").strip()
-    if not (named := re.fullmatch(r"global_step(\d+)", tag)):
-        raise ValueError(f"{latest} names {tag!r}, not global_stepN; resume from a checkpoint of --ckpt.save_steps")
-    return int(named[1])
+    """The global step of the trainer's last checkpoint; 0 where there is none yet."""
+    for name, (pattern, wanted) in _LATEST.items():
+        if (latest := checkpoints / name).exists():
+            tag = latest.read_text(encoding="utf-8").strip()
+            if not (named := pattern.fullmatch(tag)):
+                raise ValueError(
+                    f"{latest} names {tag!r}, not {wanted}; resume from a checkpoint that was saved after a step"
+                )
+            return int(named[1])
+    return 0
 
 
 def _saved(run: RunSettings, file: Path) -> Curriculum:
@@ -178,8 +199,8 @@ def _saved(run: RunSettings, file: Path) -> Curriculum:
         curriculum, then = Curriculum.from_json(json.dumps(row["curriculum"])), row["settings"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"the director's state {file} can't be read ({error!r}), and the actor's checkpoint needs it; name an older "
-            "checkpoint in _actor/latest whose state is there, or begin a new run in another --ckpt.output_dir"
+            f"the director's state {file} can't be read ({error!r}), and the trainer's checkpoint needs it; name an older "
+            "checkpoint there whose state is here, or begin a new run in another --ckpt.output_dir"
         ) from error
     now = settings_row(run)
     for name in now:

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import ray
 
 from spy_env import Game
 from spy_env.records import from_json, to_json
-from trainers.openrlhf.director import Assigned, Director
-from trainers.openrlhf.invitation import RunSettings
+from trainers.director import Assigned, Director
+from trainers.invitation import RunSettings
 from trainers.samples import Sample
 
 NAMESPACE = "spyrl"
 ANSWER_S = 300.0  # our choice: an actor's process starts in seconds, but on a busy node in minutes
 WATCH_S = 10.0  # seconds between looks at the engines
 T = TypeVar("T")
-
-
-class Direction(Protocol):
-    """What a table asks of the director, from wherever it is."""
-
-    async def begin(self, seed: str) -> Assigned: ...
-
-    async def finish(self, seed: str, games: Sequence[Game], samples: Sequence[Sample]) -> None: ...
-
-    async def give_up(self, seed: str) -> None: ...
-
-    async def evaluated(self, seed: str, games: Sequence[Game]) -> None: ...
 
 
 class DirectorActor:
@@ -55,7 +43,7 @@ class DirectorActor:
         if self._director.run != run:
             raise ValueError(
                 f"this job plays the run in {self._director.run.folder} with other settings than a row for {run.folder} "
-                "says; prepare one prompt data set with one spyrl openrlhf"
+                "says; prepare one prompt data set with one command"
             )
 
     async def begin(self, seed: str, engine: str) -> Assigned:
@@ -68,7 +56,7 @@ class DirectorActor:
         if former and not await self._dead(former):
             raise ValueError(
                 f"row {seed!r} came twice in iteration {self._run.iteration}; every row of the prompt data set must have a "
-                "seed of its own, as spyrl openrlhf writes them"
+                "seed of its own, as spyrl openrlhf and spyrl verl write them"
             )
         return self._run.begin(seed, engine)
 

@@ -1,6 +1,6 @@
 """A row of the prompt data set: an invitation to play on one document, and the settings of the run that it belongs to.
 
-OpenRLHF hands an executor nothing but the row's text, so the row says everything.
+A trainer hands whoever makes its samples little but the row's text, so the row says everything.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class RunSettings:
     """What is the same for every row of a run."""
 
     folder: str  # the run's: games, metrics and the director's states; every node must see it
-    checkpoints: str  # OpenRLHF's --ckpt.path
-    resume: bool  # OpenRLHF's --ckpt.load_enable
+    checkpoints: str  # the trainer's folder of them
+    resume: bool  # go on from the last of them
     task: str
     rules: Rules
     start: Curriculum  # before the first iteration
@@ -32,7 +32,7 @@ class RunSettings:
     template_options: Mapping[str, Any]
     max_len: int  # prompt and reply in tokens
     batch_size: int  # training rows of an iteration
-    samples: int  # calls for a training row: OpenRLHF's --rollout.n_samples_per_prompt
+    samples: int  # calls for a training row
     eval_rows: int
     eval_samples: int  # calls for an evaluation row, any number
     seed: int
@@ -93,8 +93,8 @@ def from_json(text: str) -> Invitation:
         version = row["version"]
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            f"not an invitation ({error!r}): {text[:80]!r}; prepare the prompt data set with spyrl openrlhf, and leave "
-            "--data.apply_chat_template and --data.input_template out"
+            f"not an invitation ({error!r}): {text[:80]!r}; prepare the prompt data set with spyrl openrlhf or spyrl verl, "
+            "and hand its rows on as they are (no --data.apply_chat_template, no --data.input_template)"
         ) from error
     if version != VERSION:
         raise ValueError(
