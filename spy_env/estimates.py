@@ -18,7 +18,7 @@ class Estimate(NamedTuple):
     n: int
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:z.3f} [{self.low:z.3f}, {self.high:z.3f}]"
 
 
 def share(hits: Sequence[float], counts: Sequence[int]) -> Estimate:

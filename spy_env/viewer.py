@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 
 from spy_env.ballot import printable, render_ballot
 from spy_env.game import Game, Stage
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
+from spy_env.run_folders import games_files, rules_beside
 from spy_env.seats import Seat
 
 HIDDEN_FROM, HIDDEN_TO = "[[", "]]"
@@ -95,8 +94,8 @@ def main(argv: Sequence[str]) -> int:
         "--rewards", choices=sorted(PRESETS), help="reward rules to score by; default: the run's, else spyrl"
     )
     args = parser.parse_args(argv)
-    files = [file for path in args.games for file in _files_of(path)]
-    scored = [(game, PRESETS.get(args.rewards) or _rules_of(file)) for file in files for game in read_games(file)]
+    files = [file for path in args.games for file in games_files(path)]
+    scored = [(game, PRESETS.get(args.rewards) or rules_beside(file)) for file in files for game in read_games(file)]
     games = list(enumerate(scored, start=1))
     chosen = [(n, game, rules) for n, (game, rules) in games if args.game in (None, str(n), game.seed)]
     if not chosen:
@@ -116,23 +115,3 @@ def main(argv: Sequence[str]) -> int:
                 return 0
             print(_replies_text(game)[0], outcome_text(game, rules), sep="\n\n", end="\n\n")
     return 0
-
-
-def _rules_of(file: Path) -> RewardRules:
-    """The reward rules of the run whose folder holds a file of games; the default ones where there is no run."""
-    config = file.parent.parent / "config.json"
-    if not config.is_file():
-        return RewardRules()
-    game = json.loads(config.read_text(encoding="utf-8"))["config"]["game"]
-    given = {price.name: game[price.name] for price in fields(RewardRules) if game[price.name] is not None}
-    return replace(PRESETS[game["rewards"]], **given)
-
-
-def _files_of(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    found = sorted([*path.glob("*.jsonl"), *path.glob("games/*.jsonl")]) if path.is_dir() else []
-    found = [file for file in found if file.name not in ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")]
-    if not found:
-        raise ValueError(f"no games at {path}; give a .jsonl file of games, or a run's folder such as outputs/NAME")
-    return found

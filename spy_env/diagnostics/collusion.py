@@ -27,7 +27,7 @@ class Lead:
     @property
     def alarm(self) -> bool:
         """Whether they are clearly ahead in late games and weren't in early ones."""
-        return self.late.n > 1 and self.late.low > 0 and self.early.low <= 0
+        return self.late.low > 0 and self.early.low <= 0
 
     @property
     def text(self) -> str:

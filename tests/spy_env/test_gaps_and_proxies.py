@@ -13,7 +13,7 @@ from spy_env.diagnostics.proxies import COPIED, COVERAGE, LENGTH, hidden_words, 
 from spy_env.diagnostics.wording import content_words, copied_share, distinct_2, likeness, shingles, words
 from spy_env.estimates import average
 
-TEXT = "The mill at Orrin burned on 3 May. Nobody was hurt, and 40 sacks of rye were lost."
+TEXT = "The mill at Orrin burned on 3 May. In May nobody was hurt, and 40 sacks of rye were lost."
 
 
 def played(texts, votes, spy="player_1", hidden=(), seed="1"):
@@ -41,6 +41,7 @@ def test_copying_counts_runs_of_four_words_and_takes_a_shorter_text_whole():
     assert copied_share("a b c d x", source) == 1 / 2
     assert copied_share("a b c d", source) == 1
     assert copied_share("a b", source) == 0  # a run of its own, which the source's are not
+    assert copied_share("a b", shingles("a b")) == 1
     assert copied_share("", source) == 0
 
 
@@ -59,11 +60,11 @@ def test_content_words_are_numbers_longer_words_and_pairs_of_characters():
 
 def test_gaps_are_the_spys_value_minus_the_civilians_mean_by_game():
     one = played(["a b", "a b c", "a b c d e"], "111", seed="1")
-    two = played(["a b c d", "a b", "a b"], "111", seed="2")
+    two = played(["a b c d e", "a b", "a b"], "111", seed="2")
     gap = gaps([one, two])["length"]
-    assert gap.spy == average([2, 4])
+    assert gap.spy == average([2, 5])
     assert gap.civilians == average([4, 2])
-    assert gap.difference == average([-2, 2])
+    assert gap.difference == average([-2, 3])
     assert not gap.clear
 
 
@@ -85,7 +86,7 @@ def test_near_duplicates_are_pairs_of_civilians():
 
 def test_hidden_words_are_those_that_stand_nowhere_else():
     hidden = Span(TEXT.index("burned"), TEXT.index(" and 40"))
-    game = played(["burned May", "nobody", ""], "111", hidden=[hidden])
+    game = played(["burned May", "in nobody", ""], "111", hidden=[hidden])
     assert hidden_words(game) == {"burned", "nobody", "hurt", "3"}
     assert proxies(game)[COVERAGE] == {"player_1": 1 / 4, "player_2": 1 / 4, "player_3": 0}
 

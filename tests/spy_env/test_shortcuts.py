@@ -125,7 +125,9 @@ def test_words_that_the_document_holds_are_no_sign_of_a_mask():
         assert not found[f"shortcut/{name}"].alarm
 
 
-@pytest.mark.parametrize("text", ["**Bold** and *so on*.", "The missing-children act", "2 * 3 * 4", "A spyglass."])
+@pytest.mark.parametrize(
+    "text", ["**Bold** and *so on*.", "The missing-children act", "2 * 3 * 4", "A spyglass, dismissing."]
+)
 def test_bold_type_and_sums_are_no_sign_by_themselves(text):
 
     assert count_cues(MASK, text, "The missing-children act") == count_cues(ROLE, text, "") == 0
