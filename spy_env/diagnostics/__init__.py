@@ -1,6 +1,6 @@
 """Numbers over many games: do votes still mean quality? Pure functions of saved games, without any model.
 
-``shortcuts`` and ``position_habit`` raise named warnings, ``gaps`` and ``votes_and_proxies`` measure what they come from,
+``diagnose`` has all of it: ``shortcuts`` and ``position_habit`` raise named warnings, ``gaps`` and ``votes_and_proxies`` measure what they come from,
 and ``collusion.lead`` compares a run's detectors with one that never learned.
 """
 
@@ -10,14 +10,17 @@ from spy_env.diagnostics.probes import PROBES, Probe
 from spy_env.diagnostics.proxies import votes_and_proxies
 from spy_env.diagnostics.shortcuts import Finding, position_habit, shortcuts
 from spy_env.diagnostics.shown import detector_share, over
+from spy_env.diagnostics.watch import Diagnosis, diagnose
 
 __all__ = [
     "PROBES",
+    "Diagnosis",
     "Finding",
     "Gap",
     "Lead",
     "Probe",
     "detector_share",
+    "diagnose",
     "diversity",
     "gaps",
     "lead",
