@@ -13,7 +13,7 @@ from spy_env.diagnostics.proxies import COPIED, COVERAGE, LENGTH, hidden_words, 
 from spy_env.diagnostics.wording import content_words, copied_share, distinct_2, likeness, shingles, words
 from spy_env.estimates import average
 
-TEXT = "The mill at Orrin burned on 3 May. In May nobody was hurt, and 40 sacks of rye were lost."
+TEXT = "The mill at Orrin burned on 3 May. The mill lost nobody, and 40 sacks of rye were lost."
 
 
 def played(texts, votes, spy="player_1", hidden=(), seed="1"):
@@ -86,9 +86,9 @@ def test_near_duplicates_are_pairs_of_civilians():
 
 def test_hidden_words_are_those_that_stand_nowhere_else():
     hidden = Span(TEXT.index("burned"), TEXT.index(" and 40"))
-    game = played(["burned May", "in nobody", ""], "111", hidden=[hidden])
-    assert hidden_words(game) == {"burned", "nobody", "hurt", "3"}
-    assert proxies(game)[COVERAGE] == {"player_1": 1 / 4, "player_2": 1 / 4, "player_3": 0}
+    game = played(["burned May", "nobody", ""], "111", hidden=[hidden])
+    assert hidden_words(game) == {"burned", "nobody", "3"}
+    assert proxies(game)[COVERAGE] == {"player_1": 1 / 3, "player_2": 1 / 3, "player_3": 0}
 
 
 def test_a_game_that_hides_nothing_of_its_own_has_no_coverage():

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 
 WIDTH, HEIGHT = 440, 220  # of the drawing's own units; the page scales it
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 8, 24
 DASHES = ("", "7 4", "2 3", "9 3 2 3")
 POINTS = 300  # a curve of more is drawn by the means of as many stretches
+FEW = 12  # points that are also drawn as dots
 Point = tuple[float, float]
 Interval = tuple[float, float]
 
@@ -125,20 +127,39 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 def _curve(scale: Scale, one: Series) -> list[str]:
     points = _thinned(one.points)
     places = [(scale.x(x), scale.y(y)) for x, y in points]
+    pieces = _unbroken(points)
     look = f'class="curve r{one.run % 8}" stroke-dasharray="{DASHES[one.line % len(DASHES)]}"'
     told = f"<title>{escape(one.label)}</title>"
-    parts = [f'<polyline {look} points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}">{told}</polyline>']
-    if len(points) <= 12:
+    parts = [
+        f'<polyline {look} points="{" ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in piece)}">{told}</polyline>'
+        for piece in pieces
+        if len(piece) > 1
+    ]
+    alone = {piece[0] for piece in pieces if len(piece) == 1}
+    if len(points) <= FEW or alone:
         parts += [
             f'<circle class="dot r{one.run % 8}" cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
             f"<title>{escape(f'{one.label}: {value:.4g} at {step:g}')}</title></circle>"
             for (x, y), (step, value) in zip(places, points, strict=True)
+            if len(points) <= FEW or (step, value) in alone
         ]
     for (x, _), (low, high) in zip(places, one.intervals, strict=False):
         parts.append(
             f'<line class="whisker r{one.run % 8}" x1="{x:.1f}" x2="{x:.1f}" y1="{scale.y(low):.1f}" y2="{scale.y(high):.1f}"/>'
         )
     return parts
+
+
+def _unbroken(points: Sequence[Point]) -> list[list[Point]]:
+    """Points without a gap: where an iteration doesn't tell the quantity, nothing is drawn."""
+    nearest = min((b[0] - a[0] for a, b in pairwise(points)), default=0)
+    pieces: list[list[Point]] = []
+    for point in points:
+        if pieces and point[0] - pieces[-1][-1][0] <= 1.5 * nearest:
+            pieces[-1].append(point)
+        else:
+            pieces.append([point])
+    return pieces
 
 
 def _thinned(points: Sequence[Point]) -> Sequence[Point]:

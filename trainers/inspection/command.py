@@ -21,8 +21,10 @@ def main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     if args.games < 1:
         raise ValueError(f"--games is {args.games}; look at 1 at least")
+    if args.revote_games < 4:
+        raise ValueError(f"--revote_games is {args.revote_games}; a comparison needs 4 at least")
     runs = read_runs(args.runs)
-    judged = {run.name: judge(run, args.games) for run in runs}
+    judged = {run.name: _judged(run, args) for run in runs}
     show(rows_of(runs), "first iterations > last iterations")
     for run in runs:
         print("\n" + printable_lines(told(run, judged[run.name])))
@@ -33,11 +35,27 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _judged(run: Run, args: argparse.Namespace) -> Judged:
+    if not args.revote:
+        return judge(run, args.games)
+    from trainers.inspection.revoting import revoted_lead  # brings what models need
+
+    ahead, trouble = revoted_lead(run, args.revote, args.revote_games)
+    return judge(run, args.games, ahead, trouble)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("spyrl inspect", description=main.__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder, or one that holds games")
     parser.add_argument("--games", type=int, default=1000, help="how many of the last games the probes look at")
     parser.add_argument("--page", type=Path, help=f"where the report goes; default: {FOLDER}/{PAGE} in the first run")
+    parser.add_argument(
+        "--revote",
+        metavar="PLAYER",
+        help="also let this detector vote on the first and the last games, to expose collusion: initial, model:FOLDER_OR_ID, "
+        "endpoint:URL#MODEL; its answers are kept in the run's folder",
+    )
+    parser.add_argument("--revote_games", type=int, default=64, help="on how many games, half of them early ones")
     return parser
 
 
@@ -52,7 +70,10 @@ def told(run: Run, judged: Judged) -> str:
             [f"  {one.name}", str(one.found), f"{one.chance:.3f}", f"{one.p_value:.2g}", str(one.detectors)]
             for one in diagnosis.findings
         ]
-        lines += [f"  last {diagnosis.games} games, the first quarter to teach the probes; 95 % intervals", aligned(rows)]
+        lines += [
+            f"  last {diagnosis.games} games, the first quarter to teach the probes; 95 % intervals",
+            aligned(rows),
+        ]
         lines += [f"  spy minus civilians, {name}: {gap.difference}" for name, gap in diagnosis.gaps.items()]
         lines += [f"  near-duplicates among civilians: {diagnosis.near_duplicates}"]
     for stretch in judged.stretches:

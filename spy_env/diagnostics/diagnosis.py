@@ -43,7 +43,6 @@ class Diagnosis:
             **differences,
             **received,
             **{f"diagnostics/{name}": value for name, value in alike.items()},
-            "diagnostics/alarms": float(len(self.alarms)),
         }
 
 
