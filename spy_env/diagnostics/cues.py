@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 MASK, ROLE, REFUSAL = "mask", "role", "refusal"
 
@@ -66,6 +67,7 @@ CUES: Mapping[str, tuple[str, ...]] = {
 _COMPILED = {kind: [re.compile(cue, re.IGNORECASE) for cue in cues] for kind, cues in CUES.items()}
 
 
+@lru_cache(maxsize=2048)  # windows of games overlap
 def count_cues(kind: str, text: str, document: str) -> int:
     """How often a text uses cues of a kind that the whole document never uses."""
     found = ((len(cue.findall(text)), cue) for cue in _COMPILED[kind])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spy_env.diagnostics.gaps import Gap, diversity, gaps, near_duplicates
-from spy_env.diagnostics.proxies import votes_and_proxies
+from spy_env.diagnostics.proxies import RESAMPLES, votes_and_proxies
 from spy_env.diagnostics.shortcuts import LEVEL, Finding, position_habit, shortcuts
 from spy_env.diagnostics.shown import over
 from spy_env.estimates import Estimate
@@ -46,8 +46,11 @@ class Diagnosis:
         }
 
 
-def diagnose(games: Iterable[Game], level: float = LEVEL) -> Diagnosis:
-    """All diagnostics of the games that are over, in their order; ``level`` is the rate of false alarms."""
+def diagnose(games: Iterable[Game], level: float = LEVEL, resamples: int = RESAMPLES) -> Diagnosis:
+    """All diagnostics of the games that are over, in their order; ``level`` is the rate of false alarms.
+
+    ``resamples`` are of the intervals of ``votes``, which cost most of the time; 0 for their values alone.
+    """
     done = over(games)
     habit = position_habit(done, level)
     return Diagnosis(
@@ -56,7 +59,7 @@ def diagnose(games: Iterable[Game], level: float = LEVEL) -> Diagnosis:
         gaps(done),
         near_duplicates(done),
         diversity(done),
-        votes_and_proxies(done),
+        votes_and_proxies(done, resamples=resamples),
     )
 
 

@@ -46,10 +46,10 @@ def proxies(game: Game) -> dict[str, dict[Seat, float]]:
     return {COVERAGE: {seat: coverage(text, wanted) for seat, text in texts.items()}, **found} if wanted else found
 
 
-def votes_and_proxies(games: Iterable[Game], seed: int = 0) -> dict[str, Estimate]:
+def votes_and_proxies(games: Iterable[Game], seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Estimate]:
     """By proxy: the correlation of ranks (Spearman's, ties shared, each game ranked by itself and all games pooled).
 
-    The interval is the bootstrap's over games. A proxy is left out where no game has both votes and texts that differ.
+    The interval is the bootstrap's over games; without resamples, from -1 to 1. A proxy is left out where no game has both votes and texts that differ.
     """
     by_proxy: dict[str, list[Products]] = {}
     for game in over(games):
@@ -57,7 +57,7 @@ def votes_and_proxies(games: Iterable[Game], seed: int = 0) -> dict[str, Estimat
         for name, values in proxies(game).items():
             by_proxy.setdefault(name, []).append(_products(received, values))
     pooled = {name: [one for one in products if one.votes and one.proxy] for name, products in by_proxy.items()}
-    return {name: _bootstrapped(products, seed) for name, products in pooled.items() if products}
+    return {name: _bootstrapped(products, seed, resamples) for name, products in pooled.items() if products}
 
 
 def _products(received: Mapping[Seat, float], values: Mapping[Seat, float]) -> Products:
@@ -73,12 +73,12 @@ def _centred_ranks(values: Sequence[float]) -> list[float]:
     return [(sum(other < value for other in values) - sum(other > value for other in values)) / 2 for value in values]
 
 
-def _bootstrapped(products: Sequence[Products], seed: int) -> Estimate:
+def _bootstrapped(products: Sequence[Products], seed: int, resamples: int) -> Estimate:
     rng, n = Random(seed), len(products)
-    if n == 1:
-        return Estimate(_correlation(products), -1.0, 1.0, 1)
-    drawn = sorted(_correlation(rng.choices(products, k=n)) for _ in range(RESAMPLES))
-    cut = round(0.025 * RESAMPLES)
+    if n == 1 or not resamples:
+        return Estimate(_correlation(products), -1.0, 1.0, n)
+    drawn = sorted(_correlation(rng.choices(products, k=n)) for _ in range(resamples))
+    cut = round(0.025 * resamples)
     return Estimate(_correlation(products), drawn[cut - 1], drawn[-cut], n)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 # Han and kana: each character counts as a word, since they aren't written apart.
 _CJK = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*")
+_CHARACTER = re.compile(f"[{_CJK}]")
 SHINGLE = 4  # words; copying is usually told by 3 to 5 of them, we chose the middle
 SHORTEST = 4  # letters of a content word; our choice: it leaves out most of the words that every text holds
 _EVERYWHERE = """
@@ -20,9 +22,10 @@ EVERYWHERE = frozenset(_EVERYWHERE.split())  # words that tell nothing of a docu
 Shingles = frozenset[tuple[str, ...]]
 
 
-def words(text: str) -> list[str]:
+@lru_cache(maxsize=512)  # probes and measures read the same texts
+def words(text: str) -> tuple[str, ...]:
     """The words of a text in lower case; of Chinese and Japanese, the characters."""
-    return _WORD.findall(text.casefold())
+    return tuple(_WORD.findall(text.casefold()))
 
 
 def shingles(text: str, size: int = SHINGLE) -> Shingles:
@@ -67,4 +70,4 @@ def _tells(word: str) -> bool:
 
 
 def _is_character(word: str) -> bool:
-    return bool(re.fullmatch(f"[{_CJK}]", word))
+    return len(word) == 1 and bool(_CHARACTER.match(word))

@@ -30,7 +30,7 @@ def played(texts, votes, spy="player_1", hidden=(), seed="1"):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("Don't STOP, 3.5!", ["don't", "stop", "3", "5"]), ("研究AI了", ["研", "究", "ai", "了"]), ("", []), ("**", [])],
+    [("Don't STOP, 3.5!", ("don't", "stop", "3", "5")), ("研究AI了", ("研", "究", "ai", "了")), ("", ()), ("**", ())],
 )
 def test_words_are_words_numbers_and_chinese_characters(text, expected):
     assert words(text) == expected
@@ -121,6 +121,12 @@ def test_votes_by_chance_go_with_nothing_and_the_interval_says_so():
 
 def test_the_same_games_give_the_same_interval():
     assert votes_and_proxies(games(10, 1)) == votes_and_proxies(games(10, 1))
+
+
+def test_without_resamples_there_are_the_values_alone():
+    quick, whole = votes_and_proxies(games(10, 1), resamples=0), votes_and_proxies(games(10, 1))
+    assert {name: one.value for name, one in quick.items()} == {name: one.value for name, one in whole.items()}
+    assert {one[1:3] for one in quick.values()} == {(-1, 1)}
 
 
 def test_no_games_measure_nothing():

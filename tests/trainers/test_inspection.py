@@ -141,10 +141,11 @@ def test_names_and_notes_cannot_write_into_the_page(tmp_path):
     ElementTree.fromstring(re.sub(r"<!doctype html>|<meta[^>]*>", "", text))
 
 
-def test_a_run_that_is_being_written_is_read_as_far_as_it_goes(capsys, tmp_path):
+@pytest.mark.parametrize("line", ['{"step": 4, "kl": 0.', '{"step": 4, "kl": 0.5}'])
+def test_a_run_that_is_being_written_is_read_as_far_as_it_goes(capsys, tmp_path, line):
     folder = make_run(tmp_path / "run", steps=3)
     with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"step": 4, "kl": 0.')
+        file.write(line)
     with (folder / "games" / "step_000003.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"version": 1, "se')
     with pytest.warns(UserWarning, match="cut or broken"):
@@ -173,6 +174,17 @@ def test_a_run_without_games_or_config_has_its_metrics(capsys, tmp_path):
     assert "no game that is over" in out
     assert "KL to the model before training: KL" in out
     assert re.search(rf"chance +{MISSING}\n", out)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"), [('{"a": 1}', "is no run's config"), ('{"config', "can't be read"), ("[]", "is no")]
+)
+def test_a_config_that_is_none_is_told(capsys, tmp_path, text, note):
+    folder = make_run(tmp_path / "run", steps=2)
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    out = inspect(capsys, folder)
+    assert f"config.json {note}" in out
+    assert re.search(r"chance +0.250\n", out)  # from the games
 
 
 def test_a_folder_of_games_alone_is_judged_by_them(capsys, tmp_path):

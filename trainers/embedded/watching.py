@@ -37,7 +37,7 @@ class Watch:
         """
         files = [self._folder.games_of(past) for past in range(max(1, step - self._iterations + 1), step)]
         seen = [game for file in files if file.exists() for game in read_games(file)] + list(games)
-        found = diagnose(seen[-GAMES:], self._level)
+        found = diagnose(seen[-GAMES:], self._level, resamples=0)
         if step % self._iterations == 0:
             for name, text in found.alarms.items():
                 if name not in self._said:

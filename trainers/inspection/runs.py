@@ -62,8 +62,7 @@ class Run:
             return ()
         trained = [file for file in files if _OF_AN_ITERATION.fullmatch(file.stem)]
         steps = {file: step_named(file) if trained else number for number, file in enumerate(trained or files, start=1)}
-        ordered = sorted(steps.items(), key=lambda pair: pair[1])
-        return tuple((step, game) for file, step in ordered for game in over(read_games(file)))
+        return tuple((step, game) for file, step in steps.items() for game in over(read_games(file)))
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -108,15 +107,18 @@ def _lines(file: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
 
 
 def _config(file: Path, notes: list[str]) -> dict[str, Any]:
+    """What a run wrote of its settings; nothing, with a note, where that can't be told."""
+    if not file.is_file():
+        notes.append(f"no {file.name} in {file.parent}: what isn't in the games is unknown")
+        return {}
     try:
-        row = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        row = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        row = None
         notes.append(f"{file} can't be read ({error})")
+        return {}
     if isinstance(row, dict) and isinstance(row.get("config"), dict):
         return row
-    if not notes:
-        notes.append(f"no {file.name} in {file.parent}: what isn't in the games is unknown")
+    notes.append(f"{file} is no run's config: what isn't in the games is unknown")
     return {}
 
 
