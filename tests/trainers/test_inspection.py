@@ -131,12 +131,13 @@ def test_figures_that_no_run_tells_are_named_and_not_drawn(place):
 
 
 def test_names_and_notes_cannot_write_into_the_page(tmp_path):
-    evil = make_run(tmp_path / "<b onload=x>&", left_out=())
+    evil = make_run(tmp_path / "<b onload=x>&", longer)
     with (evil / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"step": 9, "stage": '"><script>', 'game/baseline/<i>"': 1.0}) + "\n")
     text = paged(evil)
     assert "<script" not in text
     assert "<b onload" not in text
+    assert "shortcut/length</b> in &lt;b onload" in text
     assert "<i>" not in text
     ElementTree.fromstring(re.sub(r"<!doctype html>|<meta[^>]*>", "", text))
 

@@ -14,6 +14,7 @@ from trainers.inspection.runs import Run
 
 BINS = 5  # stretches of iterations that votes and quality are compared in
 FEWEST = 4  # games of a stretch
+MOST = 300  # games of a stretch that are looked at, evenly over it: a second or so each stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +61,6 @@ def _stretches(games: Sequence[tuple[int, Game]]) -> tuple[Stretch, ...]:
     found = []
     for begin, end in pairwise(cuts):
         own = [game for step, game in games if steps[begin] <= step <= steps[end - 1]]
+        own = own[:: -(-len(own) // MOST)]
         found.append(Stretch(steps[begin], steps[end - 1], len(own), votes_and_proxies(own)))
     return tuple(found)
