@@ -19,7 +19,7 @@ from trainers.inspection.command import main
 from trainers.inspection.diagnosis import judge
 from trainers.inspection.page import page
 from trainers.inspection.runs import read_runs
-from trainers.inspection.table import MISSING, aligned, began_and_ended, rows_of
+from trainers.inspection.table import MISSING, aligned, began_and_ended, rows_of, show
 
 ROOT = Path(__file__).parents[2]
 ITERATIONS, A_STEP = 6, 8
@@ -246,6 +246,26 @@ def test_looking_at_runs_needs_neither_torch_nor_rich(place):
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "report: " in ran.stdout
+
+
+def test_on_a_terminal_a_table_is_drawn_and_nothing_in_it_commands_the_terminal(capsys, monkeypatch):
+    pytest.importorskip("rich", reason="draws the table")
+    rows = [["", "run [b]"], ["a\x1b[2J", "0.5"]]
+    show(rows, "title")
+    assert capsys.readouterr().out == "title\n      run [b]\na[2J      0.5\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show(rows, "title")
+    out = capsys.readouterr().out
+    assert "run [b]" in out
+    assert "a[2J" in out
+    assert "│" in out
+
+
+def test_games_that_a_run_removes_meanwhile_are_gone(tmp_path, monkeypatch):
+    folder = make_run(tmp_path / "run", steps=2)
+    gone = folder / "games" / "step_000000.jsonl"
+    monkeypatch.setattr("trainers.inspection.runs.games_files", lambda path: [gone, *sorted(path.glob("games/*"))])
+    assert len(read_runs([folder])[0].games_by_step) == 2 * A_STEP
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Run:
             return ()
         trained = [file for file in files if _OF_AN_ITERATION.fullmatch(file.stem)]
         steps = {file: step_named(file) if trained else number for number, file in enumerate(trained or files, start=1)}
-        return tuple((step, game) for file, step in steps.items() for game in over(read_games(file)))
+        return tuple((step, game) for file, step in steps.items() for game in _games(file))
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -120,6 +120,14 @@ def _config(file: Path, notes: list[str]) -> dict[str, Any]:
         return row
     notes.append(f"{file} is no run's config: what isn't in the games is unknown")
     return {}
+
+
+def _games(file: Path) -> list[Game]:
+    """The games of a file that are over; none of one that a run going on has just removed."""
+    try:
+        return over(read_games(file))
+    except FileNotFoundError:
+        return []
 
 
 def _is_number(value: Any) -> bool:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
+from spy_env.ballot import printable
 from trainers.inspection.figures import FIGURES
 from trainers.inspection.runs import Run
 
@@ -49,6 +50,7 @@ def _stages(run: Run) -> str:
 
 def show(rows: Sequence[Sequence[str]], title: str) -> None:
     """Print a table: with rich on a terminal where that is installed, as aligned text elsewhere."""
+    rows = [list(map(printable, row)) for row in rows]
     if sys.stdout.isatty() and importlib.util.find_spec("rich"):
         from rich import print as rich_print
         from rich.markup import escape
