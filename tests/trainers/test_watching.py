@@ -18,8 +18,7 @@ from spy_env import read_games
 from spy_env.diagnostics import diagnose
 from trainers.disk import read_log
 from trainers.embedded import watching
-from trainers.embedded.checkpoints import RunFolder
-from trainers.embedded.watching import Watch
+from trainers.embedded.watching import Watch, last_games
 from trainers.inspection.revoting import revoted_lead
 from trainers.inspection.runs import read_runs
 
@@ -33,9 +32,8 @@ def place(tmp_path_factory):
     return place
 
 
-def watch_of(place, name, said, **ckpt):
-    config = tiny_runs.config_of(place, place / "model", name, ckpt={"output_dir": str(place / name), **ckpt})
-    return Watch(config, RunFolder(config), said.append)
+def watch_of(place, said, **train):
+    return Watch(tiny_runs.config_of(place, place / "model", train=train), said.append)
 
 
 def test_each_iteration_logs_what_the_games_so_far_say(place):
@@ -49,31 +47,16 @@ def test_each_iteration_logs_what_the_games_so_far_say(place):
     assert "watch_s" in read_log(place / "whole" / "timings.jsonl")[-1]
 
 
-def test_only_the_last_games_are_looked_at(place, monkeypatch):
+def test_only_the_last_games_are_kept_in_sight(monkeypatch):
     monkeypatch.setattr(watching, "GAMES", 5)
-    watch = watch_of(place, "few", [])
-    played = list(games(9, 1))
-    for step in (1, 2, 3):
-        own = played[3 * step - 3 : 3 * step]
-        told = watch.after(step, own)
-        watch._folder.write_games(watch._folder.games_of(step), own)
-    assert told == diagnose(played[4:]).metrics
-
-
-def test_where_games_are_removed_no_more_are_looked_at_than_are_surely_there(place):
-    watch = watch_of(place, "pruned", [], games_max_num=2)
-    played = list(games(9, 1))
-    for step in (1, 2, 3):
-        own = played[3 * step - 3 : 3 * step]
-        told = watch.after(step, own)
-        watch._folder.write_games(watch._folder.games_of(step), own)
-    assert told == diagnose(played[3:]).metrics
+    assert last_games("abc", "def") == tuple("bcdef")
+    assert last_games("", "ab") == tuple("ab")
 
 
 def test_a_warning_is_said_once_when_all_its_games_are_new(place, monkeypatch):
     monkeypatch.setattr(watching, "GAMES", 60)
     said = []
-    watch = watch_of(place, "warned", said)
+    watch = watch_of(place, said)
     played = list(games(60, 1, lambda text, rng: f"{text} {text}"))
     watch._iterations = 2
     for step in range(1, 7):
@@ -83,8 +66,7 @@ def test_a_warning_is_said_once_when_all_its_games_are_new(place, monkeypatch):
 
 
 def test_false_alarms_stay_within_the_level_over_all_looks_of_a_run(place):
-    config = tiny_runs.config_of(place, place / "model", "long", train={"iterations": 220})
-    watch = Watch(config, RunFolder(config), lambda said: None)
+    watch = watch_of(place, [], iterations=220)
     assert watch._iterations == 22  # of three games
     assert watch._level == pytest.approx(0.05 / 10)
 

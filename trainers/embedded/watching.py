@@ -1,31 +1,29 @@
-"""Diagnostics while training: the last games looked at after each iteration, and a warning said once where one is due.
-
-The games are read from the run's folder, which a resumed run shares with one that was never stopped: nothing is kept.
-"""
+"""Diagnostics while training: the last games looked at after each iteration, and a warning said once where one is due."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spy_env import Game, read_games
+from spy_env import Game
 from spy_env.diagnostics import diagnose
 from spy_env.diagnostics.shortcuts import LEVEL
-from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.config import Config
 
 GAMES = 64  # that are looked at: enough for a strong sign, and a bounded cost; our choice
 
 
-class Watch:
-    """Looks at the games of a run."""
+def last_games(before: Sequence[Game], new: Sequence[Game]) -> tuple[Game, ...]:
+    """What is looked at after an iteration. It belongs to a run's progress, since files of games may be removed."""
+    return (*before, *new)[-GAMES:]
 
-    def __init__(self, config: Config, folder: RunFolder, say: Callable[[str], None]) -> None:
+
+class Watch:
+    """Looks at the games of a run. Keeps nothing but which warnings were said."""
+
+    def __init__(self, config: Config, say: Callable[[str], None]) -> None:
         """``say`` takes warnings."""
-        self._folder, self._say = folder, say
-        wanted = -(-GAMES // config.games_per_iteration)
-        self._iterations = min(
-            wanted, config.ckpt.games_max_num or wanted
-        )  # others may be gone in one run and not in another
+        self._say = say
+        self._iterations = -(-GAMES // config.games_per_iteration)  # after so many all games are new
         looks = max(1, config.train.iterations // self._iterations)
         self._level = LEVEL / looks  # so that false alarms stay within LEVEL over the whole run
         self._said: set[str] = set()
@@ -35,9 +33,7 @@ class Watch:
 
         Warnings are looked for whenever all the games are new, since each look is another chance of a false alarm.
         """
-        files = [self._folder.games_of(past) for past in range(max(1, step - self._iterations + 1), step)]
-        seen = [game for file in files if file.exists() for game in read_games(file)] + list(games)
-        found = diagnose(seen[-GAMES:], self._level, resamples=0)
+        found = diagnose(games, self._level, resamples=0)
         if step % self._iterations == 0:
             for name, text in found.alarms.items():
                 if name not in self._said:
