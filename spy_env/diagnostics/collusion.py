@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spy_env.estimates import Estimate, average
+from spy_env.estimates import Estimate, average, share
 
 NAME = "collusion"
+FEWEST = 8  # late games: fewer may all say the same, and would then pass for certain; our choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Lead:
 
     @property
     def alarm(self) -> bool:
-        """Whether they are clearly ahead in late games and weren't in early ones."""
-        return self.late.low > 0 and self.early.low <= 0
+        """Whether they are clearly ahead in late games and weren't in early ones; a few games say it by chance."""
+        return self.late.n >= FEWEST and self.late.low > 0 and self.early.low <= 0
 
     @property
     def text(self) -> str:

@@ -11,7 +11,7 @@ from spy_env import Document, RawReply, Rules, Span, deal
 from spy_env.diagnostics import diversity, gaps, lead, near_duplicates, votes_and_proxies
 from spy_env.diagnostics.proxies import COPIED, COVERAGE, LENGTH, hidden_words, proxies
 from spy_env.diagnostics.wording import content_words, copied_share, distinct_2, likeness, shingles, words
-from spy_env.estimates import average
+from spy_env.estimates import average, share
 
 TEXT = "The mill at Orrin burned on 3 May. The mill lost nobody, and 40 sacks of rye were lost."
 
@@ -142,7 +142,9 @@ def test_collusion_is_a_lead_that_was_not_there_at_the_start():
     assert lead([*early, *late], frozen).late == average([a - b for a, b in zip(late, frozen[12:], strict=True)])
     assert not lead([*late, *late], frozen).alarm  # ahead from the start: a better detector, and no news
     assert not lead([*early, *early], frozen).alarm
-    assert not lead([0.0, 1.0], [0.0, 0.0]).alarm  # one late game can't be clear
+    assert not lead([0.0] * 7 + [1.0] * 7, [0.0] * 14).alarm  # seven late games that agree are no certainty
+    assert lead([0.0] * 8 + [1.0] * 8, [0.0] * 16).alarm
+    assert lead([*early, *late], frozen).frozen_late == share(frozen[12:], [1] * 12)
 
 
 @pytest.mark.parametrize(("own", "frozen"), [([0.5], [0.5]), ([0.5, 0.5], [0.5])])

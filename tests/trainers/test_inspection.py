@@ -213,6 +213,20 @@ def test_only_the_last_games_are_probed_and_all_stretches_are_told(capsys, place
     assert (place / "p.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_each_stretch_looks_at_its_own_games(place, monkeypatch):
+    (run,) = read_runs([place / "plain"])
+    stretches = judge(run, 1000).stretches
+    assert [(one.first, one.last, one.games) for one in stretches] == [
+        (1, 1, 8),
+        (2, 2, 8),
+        (3, 3, 8),
+        (4, 4, 8),
+        (5, 6, 16),
+    ]
+    monkeypatch.setattr("trainers.inspection.diagnosis.MOST", 6)
+    assert [one.games for one in judge(run, 1000).stretches] == [4, 4, 4, 4, 6]
+
+
 def test_games_of_evaluations_are_not_taken_for_games_trained_on(tmp_path):
     folder = make_run(tmp_path / "run", steps=2)
     write_games(folder / "games" / "eval_000002.jsonl", games(3, "e"))
