@@ -50,4 +50,5 @@ def lead(own: Sequence[float], frozen: Sequence[float]) -> Lead:
             f"{len(own)} games of the run's votes and {len(frozen)} of the frozen detector's; give the same two or more"
         )
     ahead, middle = [mine - its for mine, its in zip(own, frozen, strict=True)], len(own) // 2
-    return Lead(average(ahead[:middle]), average(ahead[middle:]), average(frozen[:middle]), average(frozen[middle:]))
+    early, late = (share(part, [1] * len(part)) for part in (frozen[:middle], frozen[middle:]))
+    return Lead(average(ahead[:middle]), average(ahead[middle:]), early, late)
