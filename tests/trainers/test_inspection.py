@@ -264,14 +264,15 @@ def test_looking_at_runs_needs_neither_torch_nor_rich(place):
 
 def test_on_a_terminal_a_table_is_drawn_and_nothing_in_it_commands_the_terminal(capsys, monkeypatch):
     pytest.importorskip("rich", reason="draws the table")
-    rows = [["", "run [b]"], ["a\x1b[2J", "0.5"]]
+    rows = [["", "run [b]"], ["a\x1b[2J", "[i]0.5"]]
     show(rows, "title")
-    assert capsys.readouterr().out == "title\n      run [b]\na[2J      0.5\n"
+    assert capsys.readouterr().out == "title\n      run [b]\na[2J   [i]0.5\n"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     show(rows, "title")
     out = capsys.readouterr().out
     assert "run [b]" in out
     assert "a[2J" in out
+    assert "[i]0.5" in out
     assert "│" in out
 
 
