@@ -33,7 +33,7 @@ class Origin:
     shuffled: bool = False  # advantages were dealt out at random, the control
 
 
-def files_of(path: Path) -> list[Path]:
+def games_files(path: Path) -> list[Path]:
     """The files of games in a run's folder, or the file itself.
 
     Raises:
@@ -68,6 +68,21 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
         normalised=bool(game.get("normalise_performing")),
         shuffled=bool(game.get("shuffle_advantages")),
     )
+
+
+def rules_beside(file: Path) -> RewardRules:
+    """The reward rules of the run whose folder holds a file of games; the default ones where there is no run.
+
+    Raises:
+        ValueError: the run's ``config.json`` can't be read.
+    """
+    config = file.parent.parent / "config.json"
+    if not config.is_file():
+        return RewardRules()
+    try:
+        return _rules_of(json.loads(config.read_text(encoding="utf-8"))["config"]["game"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{config} is no run's config ({error!r}); move {file} away from it, or mend it") from error
 
 
 def _point(stem: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spy_env.ballot import printable, render_ballot
 from spy_env.game import Game, Stage
-from spy_env.origin import files_of, origin_of
+from spy_env.origin import games_files, origin_of
 from spy_env.page import page_of
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
@@ -88,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
     if args.html and args.list:
         raise ValueError("--html writes a page that holds the list; leave --list out")
     preset = PRESETS.get(args.rewards)
-    files = [(file, origin_of(file, preset)) for path in args.games for file in files_of(path)]
+    files = [(file, origin_of(file, preset)) for path in args.games for file in games_files(path)]
     games = list(enumerate(((game, origin) for file, origin in files for game in read_games(file)), start=1))
     chosen = [(n, game, origin) for n, (game, origin) in games if args.game in (None, str(n), game.seed)]
     if not chosen:

@@ -19,6 +19,7 @@ from benchmarks.evaluation.run import Run
 from benchmarks.evaluation.writing_prompts import in_words
 from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
 from spy_env.documents import PLAYABLE_UNITS, units_found
+from spy_env.origin import games_files
 from spy_env.records import to_json
 from spy_env.tasks import shipped_documents
 from trainers.engines import Failed, Reply, Request, Sampling
@@ -199,7 +200,7 @@ def read_saved(paths: Sequence[Path]) -> tuple[dict[str, list[Game]], dict[str, 
     games: dict[str, list[Game]] = {}
     excluded: Counter[str] = Counter()
     seen: set[str] = set()
-    for game in (game for path in paths for file in _files_of(path) for game in read_games(file)):
+    for game in (game for path in paths for file in games_files(path) for game in read_games(file)):
         if game.stage is not Stage.OVER:
             excluded["game not over"] += 1
         elif (record := content_key(to_json(game))) in seen:
@@ -214,13 +215,6 @@ def read_saved(paths: Sequence[Path]) -> tuple[dict[str, list[Game]], dict[str, 
     if len(set(names)) == len(names):  # one kind of each task: its name says enough
         games = dict(zip(names, games.values(), strict=True))
     return games, dict(excluded)
-
-
-def _files_of(path: Path) -> list[Path]:
-    found = sorted(path.glob("games/*.jsonl")) or sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    if not found or not all(file.is_file() for file in found):
-        raise ValueError(f"no saved games at {str(path)!r}; give files such as a run's games/step_000010.jsonl")
-    return found
 
 
 def _kind(game: Game) -> str:

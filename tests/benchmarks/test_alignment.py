@@ -363,7 +363,7 @@ def test_documents_too_short_to_play_are_counted(run, data):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "no saved games at"), ("", "no game that is over"), ('{"a": 1}\n', "not a game")],
+    [(None, "no games at"), ("", "no game that is over"), ('{"a": 1}\n', "not a game")],
 )
 def test_files_without_games_are_errors(run, tmp_path, content, said):
     file = tmp_path / "g.jsonl"

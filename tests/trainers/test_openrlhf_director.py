@@ -9,6 +9,7 @@ from made_games import voted
 from spy_env import Stage, read_games
 from trainers.director import Director
 from trainers.disk import read_log
+from trainers.inspection.command import main as inspect
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
 from trainers.samples import Sample
 
@@ -266,3 +267,16 @@ def test_a_run_on_verl_resumes_at_the_step_that_verl_names(run):
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("two")
     with pytest.raises(ValueError, match="names 'two', not a step"):
         Director(replace(run, resume=True))
+
+
+def test_a_run_on_the_cluster_is_inspected_as_any_other(run, tmp_path, capsys):
+    play(Director(run), 4, WRONG)
+    assert inspect([str(tmp_path / "run")]) == 0
+    out = capsys.readouterr().out
+    assert "2 detection, 2 performing" in out
+    assert "Detection accuracy by voter's role: civilian" in out
+    assert "Role baselines: summarization/4/spy" in out
+    assert "last 8 games" in out
+    assert "KL to the model" not in out  # OpenRLHF tells it to its own trackers
+    page = (tmp_path / "run" / "inspection" / "report.html").read_text(encoding="utf-8")
+    assert "KL to the model before training" in page[page.index("Not told by any") :]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from spy_env import Game
+from spy_env import Game, read_games, write_games
 from trainers import disk
 from trainers.curriculum import Curriculum
 from trainers.embedded.config import Config
@@ -24,7 +24,7 @@ from trainers.run_logs import append_line, cut_after, games_file, step_named, wr
 from trainers.settings import refuse_changes
 
 VERSION = 2
-STATE, PROGRESS = "trainer_state.pt", "progress.json"
+STATE, PROGRESS, WATCHED = "trainer_state.pt", "progress.json", "watched.jsonl"
 _STEP = re.compile(r"step_\d+")
 FIXED = (  # what a resumed run must keep
     *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
@@ -41,6 +41,7 @@ class Progress:
     step: int
     documents: int  # consumed so far
     curriculum: Curriculum
+    watched: tuple[Game, ...]  # the last games, which diagnostics look at
 
 
 class RunFolder:
@@ -112,6 +113,7 @@ class RunFolder:
             policy.export(folder)
             with (folder / STATE).open("wb") as file:
                 torch.save(policy.state(), file)
+            write_games(folder / WATCHED, progress.watched)
             row = {
                 "version": VERSION,
                 "step": progress.step,
@@ -165,7 +167,8 @@ class RunFolder:
             raise ValueError(f"{error}; the checkpoint is damaged: remove {saved[-1]} to {before}") from error
         cut_after(self.path, row["step"])
         self._prune(row["step"])
-        return Progress(row["step"], row["documents"], Curriculum.from_json(json.dumps(row["curriculum"])))
+        curriculum = Curriculum.from_json(json.dumps(row["curriculum"]))
+        return Progress(row["step"], row["documents"], curriculum, _watched_of(saved[-1]))
 
 
 class DamagedError(Exception):
@@ -199,6 +202,12 @@ def _state_of(folder: Path) -> dict[str, Any]:
         return torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise DamagedError(f"{file} can't be read ({type(error).__name__})") from error  # torch's texts fill a screen
+
+
+def _watched_of(folder: Path) -> tuple[Game, ...]:
+    """The games that diagnostics looked at; none in a checkpoint from before there were diagnostics."""
+    file = folder / WATCHED
+    return tuple(read_games(file)) if file.exists() else ()
 
 
 def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> None:

@@ -22,6 +22,7 @@ from trainers.embedded.config import Config
 from trainers.embedded.evaluation import HeldOut
 from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
+from trainers.embedded.watching import Watch, last_games
 from trainers.estimates import Estimate
 from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.game_config import start_curriculum
@@ -56,6 +57,7 @@ class Training:
     opponents: Opponents
     folder: RunFolder
     display: Display
+    watch: Watch
 
 
 def train(config: Config, model_folder: str, display: Display) -> Result:
@@ -79,8 +81,8 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     policy = Policy(config, model_folder)
     seating = Seating(policy.engine, config.sampling, config.data.max_len)
     opponents = Opponents(config, policy, run.checkpoint_of)
-    training = Training(config, policy, seating, opponents, run, display)
-    state = Progress(0, 0, start_curriculum(config.game, config.train.seed))
+    training = Training(config, policy, seating, opponents, run, display, Watch(config, display.say))
+    state = Progress(0, 0, start_curriculum(config.game, config.train.seed), ())
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
         display.say(f"going on after iteration {state.step}")
@@ -157,12 +159,15 @@ def iterate(
     stage = _named(curriculum)
     metrics |= curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
     met = {f"opponent/{role}": name for role, name in training.opponents.names_at(step).items()}
+    seen = last_games(state.watched, games)
+    metrics |= training.watch.after(step, seen)
+    watched = time.monotonic()
     training.folder.append("metrics.jsonl", {"step": step, "stage": stage, **met, **metrics})
     tokens = sum(len(reply.ids) for one in played for replies in one.replies.values() for reply in replies.values())
-    timings = {"generate_s": generated - started, "update_s": updated - generated, "tokens_generated": tokens}
-    training.folder.append("timings.jsonl", {"step": step, **timings})
+    timings = {"generate_s": generated - started, "update_s": updated - generated, "watch_s": watched - updated}
+    training.folder.append("timings.jsonl", {"step": step, **timings, "tokens_generated": tokens})
     training.folder.write_games(training.folder.games_of(step), games)
-    return Progress(step, state.documents + len(batch), moved), metrics, updated - started
+    return Progress(step, state.documents + len(batch), moved, seen), metrics, watched - started
 
 
 def _named(curriculum: Curriculum) -> str:

@@ -1,0 +1,32 @@
+"""Numbers over many games: do votes still mean quality? Pure functions of saved games, without any model.
+
+``diagnose`` has all of it: ``shortcuts`` and ``position_habit`` raise named warnings, ``gaps`` and ``votes_and_proxies`` measure what they come from,
+and ``collusion.lead`` compares a run's detectors with one that never learned.
+"""
+
+from spy_env.diagnostics.collusion import Lead, lead
+from spy_env.diagnostics.diagnosis import Diagnosis, diagnose
+from spy_env.diagnostics.gaps import Gap, diversity, gaps, near_duplicates
+from spy_env.diagnostics.probes import PROBES, Probe
+from spy_env.diagnostics.proxies import votes_and_proxies
+from spy_env.diagnostics.shortcuts import Finding, position_habit, shortcuts
+from spy_env.diagnostics.shown import detector_share, over
+
+__all__ = [
+    "PROBES",
+    "Diagnosis",
+    "Finding",
+    "Gap",
+    "Lead",
+    "Probe",
+    "detector_share",
+    "diagnose",
+    "diversity",
+    "gaps",
+    "lead",
+    "near_duplicates",
+    "over",
+    "position_habit",
+    "shortcuts",
+    "votes_and_proxies",
+]

@@ -1,0 +1,87 @@
+"""``spyrl inspect``: runs side by side, and whether their votes still mean quality."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from spy_env.ballot import printable
+from trainers.disk import write_whole
+from trainers.inspection.diagnosis import Judged, judge
+from trainers.inspection.page import page
+from trainers.inspection.runs import Run, read_runs
+from trainers.inspection.table import aligned, rows_of, show
+
+FOLDER, PAGE = "inspection", "report.html"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Look at runs: a table, warnings, and a report page."""
+    args = _parser().parse_args(argv)
+    if args.games < 1:
+        raise ValueError(f"--games is {args.games}; look at 1 at least")
+    if args.revote_games < 4:
+        raise ValueError(f"--revote_games is {args.revote_games}; a comparison needs 4 at least")
+    runs = read_runs(args.runs)
+    judged = {run.name: _judged(run, args) for run in runs}
+    show(rows_of(runs), "first iterations > last iterations")
+    for run in runs:
+        print("\n" + printable_lines(told(run, judged[run.name])))
+    file = args.page or runs[0].folder / FOLDER / PAGE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, page(runs, judged).encode("utf-8", "replace").decode())
+    print(f"\nreport: {file}")
+    return 0
+
+
+def _judged(run: Run, args: argparse.Namespace) -> Judged:
+    if not args.revote:
+        return judge(run, args.games)
+    from trainers.inspection.revoting import revoted_lead  # brings what models need
+
+    ahead, trouble = revoted_lead(run, args.revote, args.revote_games)
+    return judge(run, args.games, ahead, trouble)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("spyrl inspect", description=main.__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder, or one that holds games")
+    parser.add_argument("--games", type=int, default=1000, help="how many of the last games the probes look at")
+    parser.add_argument("--page", type=Path, help=f"where the report goes; default: {FOLDER}/{PAGE} in the first run")
+    parser.add_argument(
+        "--revote",
+        metavar="PLAYER",
+        help="also let this detector vote on the first and the last games, to expose collusion: initial, model:FOLDER_OR_ID, "
+        "endpoint:URL#MODEL; its answers are kept in the run's folder",
+    )
+    parser.add_argument("--revote_games", type=int, default=64, help="on how many games, half of them early ones")
+    return parser
+
+
+def told(run: Run, judged: Judged) -> str:
+    """What is to be said of a run: warnings first."""
+    lines = [f"{run.name}:", *(f"  WARNING {name}: {text}" for name, text in judged.warnings.items())]
+    lines += [f"  note: {note}" for note in (*run.notes, *judged.trouble)]
+    if judged.diagnosis:
+        diagnosis = judged.diagnosis
+        rows = [["  probe", "finds the spy", "chance", "p", "detectors"]]
+        rows += [
+            [f"  {one.name}", str(one.found), f"{one.chance:.3f}", f"{one.p_value:.2g}", str(one.detectors)]
+            for one in diagnosis.findings
+        ]
+        lines += [
+            f"  last {diagnosis.games} games, the first quarter to teach the probes; 95 % intervals",
+            aligned(rows),
+        ]
+        lines += [f"  spy minus civilians, {name}: {gap.difference}" for name, gap in diagnosis.gaps.items()]
+        lines += [f"  near-duplicates among civilians: {diagnosis.near_duplicates}"]
+    for stretch in judged.stretches:
+        votes = "; ".join(f"{name} {estimate}" for name, estimate in stretch.votes.items())
+        lines.append(f"  votes and quality, iterations {stretch.first} to {stretch.last}: {votes or 'nothing to tell'}")
+    return "\n".join([*lines, *([f"  {judged.lead.text}"] if judged.lead else [])])
+
+
+def printable_lines(text: str) -> str:
+    """Without control characters that a name or a note may hold."""
+    return "\n".join(map(printable, text.split("\n")))

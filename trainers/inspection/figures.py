@@ -1,0 +1,89 @@
+"""Which metrics make which figure, for the table and the page. What a run doesn't tell is missing, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainers.inspection.runs import Run
+
+ROLES = ("civilian", "spy", "referee")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Metrics by label, drawn together. ``prefix``: also all metrics that begin so, by what follows."""
+
+    title: str
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    note: str = ""
+    shares: bool = False  # from 0 to 1
+    chance: bool = False  # with a line at the accuracy of a vote at random
+
+    def metrics_of(self, runs: Sequence[Run]) -> dict[str, str]:
+        """The metrics by label that any of the runs tells."""
+        named = dict(self.metrics)
+        if self.prefix:
+            for run in runs:
+                named |= {_short(name.removeprefix(self.prefix)): name for name in run.names_under(self.prefix)}
+        return {label: name for label, name in named.items() if any(run.curve(name) for run in runs)}
+
+
+def _short(label: str) -> str:
+    """The end of a label that begins with a path, as a baseline's does with a task of one's own."""
+    return "/".join(label.split("/")[-3:])
+
+
+def _by_role(stem: str, roles: Sequence[str] = ROLES) -> dict[str, str]:
+    return {role: f"{stem}/{role}" for role in roles}
+
+
+_BY_STAGE = ("performing", "detection")
+
+FIGURES = (
+    Figure("Performing reward by role", _by_role("game/reward_performing", ROLES[:2]), note="sums to 0 over a game"),
+    Figure("Reward of the trained replies", {"mean": "reward", "std": "reward_std"}),
+    Figure("Detection accuracy by voter's role", _by_role("game/accuracy"), shares=True, chance=True),
+    Figure("Spy caught", {"caught": "game/caught"}, shares=True, note="the spy alone received the most votes"),
+    Figure("Abstentions", _by_role("game/abstained"), shares=True),
+    Figure("Unreadable votes", _by_role("game/unreadable"), shares=True),
+    Figure("Votes for the commonest number", {"share": "game/commonest_vote"}, shares=True, chance=True),
+    Figure("Truncated replies", _by_role("game/truncated", _BY_STAGE), shares=True),
+    Figure("Performances without the marker", {"unmarked": "game/unmarked"}, shares=True),
+    Figure("Length of the trained replies", {"tokens": "completions/mean_length"}, note="of the stage that is trained"),
+    Figure("Entropy", {"entropy": "entropy"}, note="nats a token"),
+    Figure("KL to the model before training", {"KL": "kl"}, note="nats a token"),
+    Figure(
+        "Gap of sampler and trainer",
+        {"mean": "sampling/logp_difference_mean", "max": "sampling/logp_difference_max"},
+        note="of log-probabilities",
+    ),
+    Figure(
+        "Games without signal",
+        {"equal rewards": "frac_reward_zero_std", "no readable vote": "game/no_readable_vote"},
+        shares=True,
+    ),
+    Figure("Update's norm", _by_role("update_norm", (*_BY_STAGE, "joint"))),
+    Figure("Role baselines", prefix="game/baseline/"),
+    Figure(
+        "Running averages of the schedule",
+        {"accuracy": "game/accuracy_average", "abstentions": "game/abstention_average"},
+        shares=True,
+    ),
+    Figure("Forced switches of the stage", {"so far": "game/forced_switches"}),
+    Figure(
+        "Held-out games: detection accuracy",
+        {
+            "all": "eval/detection accuracy",
+            "where a player is named": "eval/detection accuracy where a player is named",
+        },
+        shares=True,
+        chance=True,
+    ),
+    Figure(
+        "Held-out games: against the fixed opponent", {"on both sides": "eval/learner on both sides: performing reward"}
+    ),
+    Figure("Probes for shortcuts", prefix="diagnostics/shortcut/", shares=True, chance=True),
+    Figure("Votes and quality, correlation of ranks", prefix="diagnostics/votes/"),
+)
