@@ -168,8 +168,12 @@ def scores(name: str, criterion: str, outcomes: Sequence[Outcome], seed: int) ->
     def share(whom: str) -> list[float]:
         return [float(outcome.winner == whom) for outcome in told]
 
+    only_ties = set(won.tolist()) == {WORTH[TIE]}  # resampling would claim certainty
     rated = {
-        "win rate": (mean(won.tolist(), seed), counts),
+        "win rate": (
+            Interval(WORTH[TIE], None, None, len(told), SAME) if only_ties else mean(won.tolist(), seed),
+            counts,
+        ),
         "length-controlled win rate": (_controlled(told, won, longer, seed), {**counts, **lengths}),
         "wins": (mean(share(MODEL), seed), {}),
         "ties": (mean(share(TIE), seed), {}),

@@ -263,6 +263,8 @@ def test_outcomes_that_all_agree_claim_no_certainty():
     found = by_metric(scores("s", "overall", won, 0))
     assert found["win rate"].low < 0.8
     assert found["length-controlled win rate"].low is None
+    ties = by_metric(scores("s", "overall", [judged(PAIR, "overall", {"overall": "A"}, {"overall": "A"})] * 3, 0))
+    assert (ties["win rate"].value, ties["win rate"].low) == (0.5, None)
 
 
 def test_a_noisy_biased_judge_behind_an_endpoint_with_trouble_gives_the_same_numbers_twice(serve, quick, tmp_path):
