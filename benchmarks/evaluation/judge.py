@@ -144,7 +144,8 @@ class Judge:
             while pending:
                 sent, under_way = list[str](), dict[str, float]()
                 affordable = self._affordable(pending, sent, under_way, sampling)
-                for i, reply in as_answered(self._engine, affordable, self.name, len(pending)):
+                before = wanted - len(pending) - len(failed)
+                for i, reply in as_answered(self._engine, affordable, self.name, len(pending), before):
                     del under_way[sent[i]]
                     if isinstance(reply, Failed):
                         failed[sent[i]] = reply.reason
