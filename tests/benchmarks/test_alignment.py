@@ -380,6 +380,7 @@ def test_games_that_are_not_over_are_left_out_and_counted(run, tmp_path):
     found = alignment.items(it)
     assert [len(games) for games in found.saved.values()] == [1]
     assert any("game not over" in said for said in it.say.__self__)
+    assert "saved games: 1 left out: game not over" in alignment.score(it, found, {}, None).notes
 
 
 def test_a_task_of_ones_own_is_played_on_its_own_documents(run, tmp_path):
