@@ -135,13 +135,14 @@ def _score(
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
         folder = run.output / suite.NAME
-        write_results(results, folder, about)
-        table = tables.markdown(results, about)
+        told = {**about, "judging": judge.about()} if judge else about
+        write_results(results, folder, told)
+        table = tables.markdown(results, told)
         disk.write_whole(folder / "table.md", table)
         plots.draw(results, folder, run.say)
         print(f"\n{table}")
         print(f"report: {report.write_report(run.output)}")
-        if any(score.counts.get("failed") for score in results.scores):
+        if any("failed" in what for score in results.scores for what in score.counts):
             missing.append(suite.NAME)
     return missing
 

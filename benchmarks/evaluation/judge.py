@@ -100,7 +100,7 @@ class Judge:
         return [_answer(row) if (row := self._finished.get(key)) else Answer(failed=failed[key]) for key in keys]
 
     def about(self) -> dict[str, Any]:
-        """Who judged and what it took, for ``results.json``."""
+        """Who judged and what it took so far, over the output folder, for ``results.json``."""
         bill = self.bill
         return {
             "judge": self.name,
