@@ -91,6 +91,11 @@ def test_a_part_of_a_set_does_not_hide_what_was_counted_in_the_whole():
     assert "- WritingBench: model: 9 unreadable verdict" in markdown(Results("creative_writing", [whole, part], {}), {})
 
 
+def test_numbers_without_intervals_name_no_way_to_compute_them():
+    alone = replace(score("gsm8k", "accuracy (greedy)", "model", 0.5), low=None, high=None)
+    assert "from n items\n" in markdown(Results("reasoning", [alone], {}), {})
+
+
 def test_numbers_that_are_no_shares_say_so_beside_those_that_are():
     shown = markdown(alignment(), {})
     assert "## judge's ranking\n" in shown
