@@ -66,6 +66,8 @@ def main(argv: Sequence[str]) -> int:
     run, settings = run_of(args, [name for suite in suites for name in suite.SETS]), judge_settings_of(args)
     if args.suite == "all":
         suites = [suite for suite in suites if _has_data(suite, run)]
+        if not suites:
+            raise ValueError(f"nothing to evaluate: --data {run.data} has a file for no suite's data sets; name another")
     items = {suite.NAME: suite.items(run) for suite in suites}
     if args.dry_run:
         _say_plan(suites, run, items, args)

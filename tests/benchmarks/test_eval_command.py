@@ -103,6 +103,11 @@ def test_a_wrong_flag_is_said_with_its_value_and_the_way_out(command, capsys, fl
     assert said in capsys.readouterr().err
 
 
+def test_data_for_no_suite_at_all_is_an_error(command, tmp_path, capsys):
+    assert cli.main(command("all", "--data", str(tmp_path))) == 2
+    assert "nothing to evaluate" in capsys.readouterr().err
+
+
 def test_a_model_is_needed_but_for_saved_games(capsys, tmp_path):
     assert cli.main(["eval", "summarization", "--data", "samples", "--output", str(tmp_path)]) == 2
     assert "--model is missing" in capsys.readouterr().err
