@@ -188,10 +188,13 @@ class EndpointEngine:
     def _read(self, answer: Any) -> Reply | Failed:
         choices: Any = getattr(answer, "choices", None)
         first = choices[0] if isinstance(choices, list) and choices else None  # the client checks no types
-        text = getattr(getattr(first, "message", None), "content", None)
+        message = getattr(first, "message", None)
+        text, truncated = getattr(message, "content", None), getattr(first, "finish_reason", None) == "length"
+        if text is None and message is not None and truncated:
+            text = ""  # servers that keep thinking apart tell it so where the tokens end before the answer begins
         if not isinstance(text, str):
             return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
-        return Reply(text, truncated=getattr(first, "finish_reason", None) == "length", usage=_usage(answer))
+        return Reply(text, truncated=truncated, usage=_usage(answer))
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
         """Unknown here; the endpoint refuses what is too long."""

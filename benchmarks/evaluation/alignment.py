@@ -91,10 +91,15 @@ def items(run: Run) -> StudyItems:
             f"{NAME}: no documents for any of {list(tasks)} in {run.data or 'the chosen sets'}; its sets are {list(SETS)}, and "
             "a folder of --data has one JSONL file for each"
         )
-    for name, reasons in excluded.items():
-        for reason, count in reasons.items():
-            run.say(f"{NAME}: {name}: {count} left out: {reason}")
+    for told in _left_out(excluded):
+        run.say(f"{NAME}: {told}")
     return StudyItems(sources, wanted, saved, excluded)
+
+
+def _left_out(excluded: Mapping[str, Mapping[str, int]]) -> list[str]:
+    return [
+        f"{name}: {count} left out: {reason}" for name, reasons in excluded.items() for reason, count in reasons.items()
+    ]
 
 
 def calls(run: Run, items: StudyItems, against: bool, judged: bool) -> Calls:
@@ -235,11 +240,7 @@ def _made(run: Run, items: StudyItems, played: Played) -> dict[str, Any]:
 
 
 def _notes(items: StudyItems, judged: bool) -> list[str]:
-    notes = [
-        f"{name}: {count} left out: {reason}"
-        for name, reasons in items.excluded.items()
-        for reason, count in reasons.items()
-    ]
+    notes = _left_out(items.excluded)
     if not judged:
         notes.append("No judge: ROUGE and hidden words stand in for quality; the published study has a judge rank.")
     for task, sources in items.sources.items():

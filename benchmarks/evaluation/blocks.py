@@ -116,13 +116,17 @@ def _place(score: Score) -> tuple[str, str, str, list[str]]:
 
 
 def counts(results: Results) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """What a reader must know beside the numbers, by data set and contestant; what several scores repeat, once."""
+    """What a reader must know beside the numbers, by data set and contestant; what several scores repeat, once.
+
+    A score of a part of the set, such as one language, counts less than that of the whole.
+    """
     found: dict[tuple[str, str], dict[str, int]] = {}
     for score in results.scores:
         measure = score.metric.partition(": ")[0] if ": " in score.metric else ""
         who = measure or score.who
         for what, count in score.counts.items():
-            found.setdefault((score.set, who), {})[what] = count
+            seen = found.setdefault((score.set, who), {})
+            seen[what] = max(count, seen.get(what, 0))
     return found
 
 

@@ -66,6 +66,10 @@ def main(argv: Sequence[str]) -> int:
     run, settings = run_of(args, [name for suite in suites for name in suite.SETS]), judge_settings_of(args)
     if args.suite == "all":
         suites = [suite for suite in suites if _has_data(suite, run)]
+        if not suites:
+            raise ValueError(
+                f"nothing to evaluate: --data {run.data} has a file for no suite's data sets; name another"
+            )
     items = {suite.NAME: suite.items(run) for suite in suites}
     if args.dry_run:
         _say_plan(suites, run, items, args)
@@ -135,13 +139,14 @@ def _score(
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
         folder = run.output / suite.NAME
-        write_results(results, folder, about)
-        table = tables.markdown(results, about)
+        told = {**about, "judging": judge.about()} if judge else about
+        write_results(results, folder, told)
+        table = tables.markdown(results, told)
         disk.write_whole(folder / "table.md", table)
         plots.draw(results, folder, run.say)
         print(f"\n{table}")
         print(f"report: {report.write_report(run.output)}")
-        if any(score.counts.get("failed") for score in results.scores):
+        if any("failed" in what for score in results.scores for what in score.counts):
             missing.append(suite.NAME)
     return missing
 

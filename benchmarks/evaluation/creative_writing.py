@@ -188,7 +188,7 @@ def _graded(run: Run, read: Items, answers: Mapping[str, Written], judge: Judge)
         seen = _counts(read, answers[score.who][BENCH.name])
         lost = {name: seen[name] for name in ("failed", "prompt too long", "truncated")}
         yield (
-            replace(score, counts=+(Counter(score.counts) + Counter(lost)))
+            replace(score, counts=dict(Counter(score.counts) + Counter(lost)))
             if score.metric == checklists.METRIC
             else score
         )

@@ -100,7 +100,7 @@ class Judge:
         return [_answer(row) if (row := self._finished.get(key)) else Answer(failed=failed[key]) for key in keys]
 
     def about(self) -> dict[str, Any]:
-        """Who judged and what it took, for ``results.json``."""
+        """Who judged and what it took so far, over the output folder, for ``results.json``."""
         bill = self.bill
         return {
             "judge": self.name,
@@ -144,7 +144,8 @@ class Judge:
             while pending:
                 sent, under_way = list[str](), dict[str, float]()
                 affordable = self._affordable(pending, sent, under_way, sampling)
-                for i, reply in as_answered(self._engine, affordable, self.name, len(pending)):
+                before = wanted - len(pending) - len(failed)
+                for i, reply in as_answered(self._engine, affordable, self.name, len(pending), before):
                     del under_way[sent[i]]
                     if isinstance(reply, Failed):
                         failed[sent[i]] = reply.reason

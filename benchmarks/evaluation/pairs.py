@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.evaluation.generations import Answer
-from benchmarks.evaluation.intervals import Interval, bootstrap, item_share
+from benchmarks.evaluation.intervals import Interval, Places, bootstrap, item_share
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.results import Score, score_of
 from benchmarks.evaluation.verdicts import NO_VERDICT, TIE, comparison, no_verdict, read_comparison
@@ -25,6 +25,7 @@ from trainers import disk
 MODEL, BASE = "model", "base"
 AGAINST = "model against base"
 RIDGE = 0.01  # ours: keeps a fit finite where lengths tell all outcomes; a hundredth of one pair's weight
+SAME = "none, as all outcomes are the same"
 WORTH = {MODEL: 1.0, TIE: 0.5, BASE: 0.0}
 PROTOCOL = {
     "pairs": "each pair is judged in both orders, all criteria in one question; a win is a pair whose verdict names the model "
@@ -33,8 +34,9 @@ PROTOCOL = {
     "flips": "verdicts that name the same place in both orders, a share of the pairs that were asked",
     "pairs left out": "those with a verdict that can't be read, or that the judge didn't give, in either order; counted",
     "length-controlled win rate": "a logistic regression of the outcome (1, 1/2, 0) on the difference of the texts' lengths in "
-    f"characters, divided by its root mean square, with a ridge of {RIDGE}, read at no difference; after the idea of "
-    "AlpacaEval 2 (Dubois et al. 2024), which controls for more than length",
+    f"characters, divided by its root mean square, with a ridge of {RIDGE}, read at no difference; an empty text is no "
+    "short one, so its pair counts as in the win rate. After the idea of AlpacaEval 2 (Dubois et al. 2024), which "
+    "controls for more than length",
     "judge's prompts": "our own; texts are shown whole, each line quoted",
 }
 
@@ -166,13 +168,9 @@ def scores(name: str, criterion: str, outcomes: Sequence[Outcome], seed: int) ->
     def share(whom: str) -> list[float]:
         return [float(outcome.winner == whom) for outcome in told]
 
-    if len(set(won.tolist())) > 1:
-        controlled = bootstrap(lambda places: at_equal_length(won[places], longer[places]), len(told), seed)
-    else:  # resampling would claim certainty
-        controlled = Interval(at_equal_length(won, longer), None, None, len(told), "none, as all outcomes are the same")
     rated = {
         "win rate": (item_share(won.tolist(), seed), counts),
-        "length-controlled win rate": (controlled, {**counts, **lengths}),
+        "length-controlled win rate": (_controlled(told, won, longer, seed), {**counts, **lengths}),
         "wins": (item_share(share(MODEL), seed), {}),
         "ties": (item_share(share(TIE), seed), {}),
         "losses": (item_share(share(BASE), seed), {}),
@@ -181,6 +179,21 @@ def scores(name: str, criterion: str, outcomes: Sequence[Outcome], seed: int) ->
     return [
         score_of(name, f"{metric}, {criterion}", AGAINST, interval, seen) for metric, (interval, seen) in rated.items()
     ]
+
+
+def _controlled(told: Sequence[Outcome], won: NDArray[np.float64], longer: NDArray[np.float64], seed: int) -> Interval:
+    """The win rate at equal length. A pair with one empty text isn't fitted: its length would excuse the loss."""
+    fitted = np.array([bool(each.pair.model.strip()) == bool(each.pair.base.strip()) for each in told], dtype=bool)
+
+    def rate(places: Places) -> float:
+        alike, others = places[fitted[places]], places[~fitted[places]]
+        at_equal = at_equal_length(won[alike], longer[alike]) * len(alike) if len(alike) else 0.0
+        return float(at_equal + won[others].sum()) / len(places)
+
+    if len(set(won.tolist())) > 1:
+        return bootstrap(rate, len(told), seed)
+    alone = rate(np.arange(len(told))) if told else float("nan")
+    return Interval(alone, None, None, len(told), SAME)  # resampling would claim certainty
 
 
 def at_equal_length(won: NDArray[np.float64], longer: NDArray[np.float64]) -> float:

@@ -6,6 +6,7 @@ import re
 from random import Random
 
 from benchmarks.evaluation.boxes import last_box
+from benchmarks.evaluation.verdicts import without_turns
 from spy_env import Game, Seat, load_task
 from spy_env.ballot import render_ballot, unstyled
 
@@ -41,12 +42,13 @@ def shuffled(game: Game, seed: int) -> list[Seat]:
 def ranking_prompt(game: Game, order: list[Seat]) -> str:
     """The question about one game: the document, the task and the outputs. It tells no roles, votes or seats."""
     said, task, n = game.performances(), load_task(game.task), len(order)
+    shown = [(f"player_{place}", without_turns(said[seat].text)) for place, seat in enumerate(order, start=1)]
     example = [*range(2, n + 1, 2), *range(1, n + 1, 2)]
     return _QUESTION.format(
         n=n,
-        document=game.document.text,
+        document=without_turns(game.document.text),
         task=task.perform.format(words=game.rules.words),
-        results=render_ballot([(f"player_{place}", said[seat].text) for place, seat in enumerate(order, start=1)]),
+        results=render_ballot(shown),
         example=" > ".join(map(str, example)),
     )
 

@@ -19,7 +19,7 @@ def markdown(results: Results, about: Mapping[str, Any]) -> str:
     """The whole suite. ``about`` is what ``write_results`` is given: who was evaluated, with which settings."""
     lines = [f"# {results.suite}", ""]
     lines += [f"- {name}: {text(called(about[name]))}" for name in ("model", "base", "judge") if about.get(name)]
-    lines += ["- in brackets: 95 % intervals, from n items; " + "; ".join(intervals(results.scores))]
+    lines += ["; ".join(["- in brackets: 95 % intervals, from n items", *intervals(results.scores)])]
     found = blocks(results)
     for block in found:
         lines += ["", f"## {text(block.heading + unit(block))}", "", *table(block)]

@@ -23,8 +23,13 @@ _LONGEST_VERDICT = 1000  # characters in a box; ours
 
 def quoted(text: str) -> str:
     """A text, each line after a bar, without control characters and with turn marks broken by a space."""
-    shown = _TURN_MARKS.sub(r"\g<0> ", text.strip() or NO_ANSWER)
+    shown = without_turns(text.strip() or NO_ANSWER)
     return "\n".join(f"{_QUOTE} {printable(line)}".rstrip() for line in shown.splitlines())
+
+
+def without_turns(text: str) -> str:
+    """A text with what chat templates mark turns with broken by a space."""
+    return _TURN_MARKS.sub(r"\g<0> ", text)
 
 
 def comparison(request: str, first: str, second: str, criteria: Mapping[str, str]) -> str:

@@ -167,11 +167,16 @@ def _units(games: Sequence[Ordered]) -> list[Hashable]:
 def _interval(
     rows: Sequence[tuple[float, ...]], of: Callable[[Sums], float], units: Sequence[Hashable], seed: int, n: int
 ) -> Interval:
-    """A statistic of the games' summed rows, with the interval from drawing whole games, or whole documents' games."""
+    """A statistic of the games' summed rows, with the interval from drawing whole games, or whole documents' games.
+
+    Rows of zeros tell nothing; where only one unit tells something, there is no interval.
+    """
     places = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
     summed = np.zeros((len(places), len(rows[0]) if rows else 1))
     for unit, row in zip(units, rows, strict=True):
         summed[places[unit]] += row
     found = bootstrap(lambda drawn: of(summed[drawn].sum(axis=0)), len(places), seed)
+    if (summed != 0).any(axis=1).sum() < 2:
+        found = found._replace(low=None, high=None)
     whole = "games" if len(places) == len(units) else f"the {len(places)} documents, each with all its games"
     return found._replace(n=n, method=f"bootstrap over {whole}")

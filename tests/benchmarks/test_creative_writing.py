@@ -13,7 +13,7 @@ from shared_data import shared_data
 from benchmarks.evaluation import creative_writing as suite
 from benchmarks.evaluation.checklists import METRIC
 from benchmarks.evaluation.contestants import Contestant, Loading, contestant
-from benchmarks.evaluation.results import write_results
+from benchmarks.evaluation.results import read_results, write_results
 from benchmarks.evaluation.run import Run
 from benchmarks.evaluation.text_statistics import distinct_2, language, words
 from trainers.engines import Failed, Reply
@@ -225,6 +225,9 @@ def test_checklists_and_pairs_are_judged_counted_and_kept(serve, tmp_path):
     again = suite.score(run, found, answers, judge_at(server, run.output))
     assert len(server.received) == asked + 1  # the failed one alone
     assert str(again.scores) == str(results.scores)  # what has no value is no number, and equals nothing
+    write_results(results, tmp_path / "written", {})
+    read, _ = read_results(tmp_path / "written" / "results.json")
+    assert by_name(read)["writingbench", METRIC, "base"].counts == scores["writingbench", METRIC, "base"].counts
 
 
 def test_an_empty_text_gets_no_points_and_no_question(serve, tmp_path):

@@ -103,6 +103,11 @@ def test_a_wrong_flag_is_said_with_its_value_and_the_way_out(command, capsys, fl
     assert said in capsys.readouterr().err
 
 
+def test_data_for_no_suite_at_all_is_an_error(command, tmp_path, capsys):
+    assert cli.main(command("all", "--data", str(tmp_path))) == 2
+    assert "nothing to evaluate" in capsys.readouterr().err
+
+
 def test_a_model_is_needed_but_for_saved_games(capsys, tmp_path):
     assert cli.main(["eval", "summarization", "--data", "samples", "--output", str(tmp_path)]) == 2
     assert "--model is missing" in capsys.readouterr().err
@@ -134,6 +139,19 @@ def test_answers_that_could_not_be_had_are_counted_and_asked_for_again(command, 
     assert "could not be had" in capsys.readouterr().out
     server.answer = answer
     assert cli.main(command("summarization", *both)) == 0
+
+
+def test_rankings_that_could_not_be_had_are_said_and_what_the_judge_took_is_told(command, tmp_path, capsys):
+    server = command.servers["judge"]
+    answer, study = server.answer, ["--tasks", "summarization", "--limit", "2"]
+    server.answer = lambda prompt, times: Answer(b"{}", 400) if len(server.received) == 1 else answer(prompt, times)
+    assert cli.main(command("alignment", *study)) == 1
+    assert "answers of alignment could not be had" in capsys.readouterr().out
+    server.answer = answer
+    assert cli.main(command("alignment", *study)) == 0
+    results = json.loads((tmp_path / "out" / "alignment" / "results.json").read_text(encoding="utf-8"))
+    assert results["judging"]["answers"] == 2
+    assert results["judging"]["decoding"]["greedy"]
 
 
 def test_a_model_against_itself_is_asked_twice(command):

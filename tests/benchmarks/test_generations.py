@@ -95,6 +95,13 @@ def test_a_failure_is_an_answer_of_its_own_and_is_not_kept(tmp_path):
     assert [request.prompt for request in writer.asked].count("good") == 1
 
 
+def test_one_text_that_never_comes_stops_no_later_run(tmp_path):
+    writer = Writer(lambda prompt: Failed("no power") if prompt == "bad" else "T")
+    for _ in range(2):
+        answers = answer_all(contestant(writer), asks("good", "bad"), kept(tmp_path), 0, "texts")
+        assert [answer.failed for answer in answers] == ["", "no power"]
+
+
 def test_nothing_is_loaded_where_nothing_is_missing(tmp_path):
     answer_all(contestant(Writer(lambda prompt: "T")), asks("p"), kept(tmp_path), 0, "texts")
     who = contestant(Writer(str))

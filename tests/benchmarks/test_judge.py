@@ -9,7 +9,7 @@ from chat_server import Answer, says
 from scripted_judges import bills, judge_at
 
 from benchmarks.evaluation.costs import CostCapError
-from benchmarks.evaluation.generations import UnreachableError
+from benchmarks.evaluation.generations import FAILURES_IN_A_ROW, UnreachableError
 from benchmarks.evaluation.judge import JudgeSettings
 from trainers.engines import Sampling
 
@@ -84,6 +84,23 @@ def test_one_question_without_an_answer_fails_alone_and_is_asked_again_by_a_late
         assert [bool(answer.failed) for answer in answers] == [True, False] * len(NO_ANSWERS)
         assert {server.prompts[trouble] for trouble in NO_ANSWERS} == {times}
     assert len(lines(tmp_path)) == len(NO_ANSWERS)
+
+
+@pytest.mark.parametrize("trouble", NO_ANSWERS)
+def test_one_question_that_never_has_an_answer_stops_no_later_run(serve, tmp_path, trouble):
+    server = serve(lambda prompt, _: NO_ANSWERS.get(prompt, says("yes")))
+    for _ in range(2):
+        answers = judge_at(server, tmp_path, retries=0).ask([trouble, "fine", "fine, too"], "questions")
+        assert [bool(answer.failed) for answer in answers] == [True, False, False]
+    assert server.prompts == {trouble: 2, "fine": 1, "fine, too": 1}
+
+
+def test_many_questions_that_are_always_refused_stop_no_later_run(serve, tmp_path):
+    server = serve(lambda prompt, _: Answer(b"{}", 400) if prompt.startswith("long") else says("yes"))
+    for _ in range(2):
+        many = ["short", *(f"long {i}" for i in range(FAILURES_IN_A_ROW + 5))]
+        answers = judge_at(server, tmp_path, retries=0, concurrency=1).ask(many, "questions")
+        assert sum(bool(answer.failed) for answer in answers) == FAILURES_IN_A_ROW + 5
 
 
 def test_a_judge_that_dies_in_the_middle_and_comes_back_is_asked_nothing_twice(serve, tmp_path):

@@ -11,7 +11,7 @@ from chat_server import Answer, says
 from scripted_judges import JudgeByRule, judge_at, noisy, texts_of
 
 from benchmarks.evaluation.intervals import mean
-from benchmarks.evaluation.pairs import BASE, MODEL, WORTH, Pair, at_equal_length, compare, judged, scores
+from benchmarks.evaluation.pairs import BASE, MODEL, WORTH, Pair, at_equal_length, compare, judged, scores, unasked
 from benchmarks.evaluation.verdicts import TIE, comparison, read_comparison
 
 
@@ -224,6 +224,18 @@ def test_quality_is_still_seen_where_length_is_controlled(tmp_path):
     assert found["length-controlled win rate"].low > 0.5
 
 
+def test_a_text_that_is_missing_is_no_short_text_and_length_excuses_no_loss():
+    even = [judged(PAIR, "overall", {"overall": a}, {"overall": b}) for a, b in (("A", "B"), ("B", "A"))] * 10
+    nothing = [unasked(PAIR._replace(model=""), "overall")] * 20
+    found = by_metric(scores("s", "overall", even + nothing, 0))
+    assert found["win rate"].value == 0.25
+    assert found["length-controlled win rate"].value == pytest.approx(0.25)
+    assert found["length-controlled win rate"].high < 0.5
+    assert by_metric(scores("s", "overall", nothing, 0))["length-controlled win rate"].value == 0
+    unlike = [*nothing, unasked(PAIR._replace(base=""), "overall")]  # none to fit at all
+    assert by_metric(scores("s", "overall", unlike, 0))["length-controlled win rate"].value == pytest.approx(1 / 21)
+
+
 def test_the_fit_gives_back_the_odds_that_outcomes_were_drawn_from():
     rng = np.random.default_rng(0)
     longer = rng.normal(100, 300, 40_000)
@@ -251,6 +263,8 @@ def test_outcomes_that_all_agree_claim_no_certainty():
     found = by_metric(scores("s", "overall", won, 0))
     assert found["win rate"].low < 0.8
     assert found["length-controlled win rate"].low is None
+    ties = by_metric(scores("s", "overall", [judged(PAIR, "overall", {"overall": "A"}, {"overall": "A"})] * 3, 0))
+    assert (ties["win rate"].value, ties["win rate"].low) == (0.5, None)
 
 
 def test_a_noisy_biased_judge_behind_an_endpoint_with_trouble_gives_the_same_numbers_twice(serve, quick, tmp_path):

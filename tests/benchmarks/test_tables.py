@@ -85,6 +85,17 @@ def test_what_was_left_out_the_notes_and_the_protocol_stand_below():
     assert "bootstrap over items" in shown
 
 
+def test_a_part_of_a_set_does_not_hide_what_was_counted_in_the_whole():
+    whole = score("writingbench", "checklist score (1-10)", "model", 5.0, {"unreadable verdict": 9}, percent=False)
+    part = score("writingbench", "checklist score (1-10), zh", "model", 5.0, {"unreadable verdict": 2}, percent=False)
+    assert "- WritingBench: model: 9 unreadable verdict" in markdown(Results("creative_writing", [whole, part], {}), {})
+
+
+def test_numbers_without_intervals_name_no_way_to_compute_them():
+    alone = replace(score("gsm8k", "accuracy (greedy)", "model", 0.5), low=None, high=None)
+    assert "from n items\n" in markdown(Results("reasoning", [alone], {}), {})
+
+
 def test_numbers_that_are_no_shares_say_so_beside_those_that_are():
     shown = markdown(alignment(), {})
     assert "## judge's ranking\n" in shown

@@ -136,6 +136,21 @@ def planted(games, strength, seed):
     return made
 
 
+def test_one_game_that_tells_something_among_others_that_dont_has_no_interval():
+    tells, silent = game([4, 1, 0, 0, 0], [5, 2, 1, 3, 4]), game([0, 0, 0, 0, 0], [3, 3, 3, 3, 3])
+    games = [tells, *[silent] * 4]
+    for found in (
+        spearman(games),
+        kendall(games),
+        mean_within(spearman_of, games),
+        mean_within(worst_by_chance, games),
+    ):
+        assert (found.n, found.low, found.high) == (1, None, None)
+    by_votes = rank_by_votes(games)
+    assert (by_votes[4].value, by_votes[4].low) == (5, None)
+    assert by_votes[0].low is not None
+
+
 def test_a_planted_alignment_is_found_and_its_mean_rank_rises_with_votes():
     games = planted(100, 0.3, seed=1)
     assert spearman(games).low > 0.2
