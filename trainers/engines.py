@@ -189,9 +189,12 @@ class EndpointEngine:
         choices: Any = getattr(answer, "choices", None)
         first = choices[0] if isinstance(choices, list) and choices else None  # the client checks no types
         text = getattr(getattr(first, "message", None), "content", None)
+        truncated = getattr(first, "finish_reason", None) == "length"
+        if text is None and truncated:  # a server that takes thinking out, and the model didn't get past it
+            text = ""
         if not isinstance(text, str):
             return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
-        return Reply(text, truncated=getattr(first, "finish_reason", None) == "length", usage=_usage(answer))
+        return Reply(text, truncated=truncated, usage=_usage(answer))
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
         """Unknown here; the endpoint refuses what is too long."""
