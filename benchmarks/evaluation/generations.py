@@ -66,7 +66,7 @@ def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: i
         requests = [Request(missing[key].prompt, f"{seed}/{key}", missing[key].sampling) for key in order]
         bar = tqdm(desc=what, total=len(keys), initial=len(keys) - len(missing), unit="text", dynamic_ncols=True)
         with bar:
-            for i, reply in as_answered(who.engine, requests, who.name, len(requests)):
+            for i, reply in as_answered(who.engine, requests, who.name, len(requests), answered=bool(answers)):
                 answers[order[i]] = _kept(reply, order[i], missing[order[i]], who, finished)
                 bar.update()
     return [answers[key] for key in keys]
@@ -105,17 +105,18 @@ def _answer(row: dict[str, object]) -> Answer:
 
 
 def as_answered(
-    engine: Engine, requests: Iterable[Request], name: str, expected: int
+    engine: Engine, requests: Iterable[Request], name: str, expected: int, answered: bool = False
 ) -> Iterator[tuple[int, Reply | Failed]]:
     """Each request's place and its answer, as they come; ``expected``: how many requests there may be.
 
     A request that is refused for its own sake, such as a prompt too long, is no sign of an endpoint that is down, unless
-    it never answered any. Once it seems down nothing more is sent, but what is under way is waited for and yielded.
+    it never answered any (``answered``: it did in an earlier run). Once it seems down nothing more is sent, but what is
+    under way is waited for and yielded.
 
     Raises:
         UnreachableError: ``FAILURES_IN_A_ROW`` requests failed one after another, or all there were.
     """
-    failures, answered, down = 0, False, ""
+    failures, down = 0, ""
 
     def while_up() -> Iterator[Request]:
         for request in requests:
