@@ -65,7 +65,7 @@ _CHARACTERS = str.maketrans(
 )  # fmt: skip
 # In this order: each reads what those before it wrote.
 _SPELLINGS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    (re.compile(r",\s*\\!\s*|\{,\}"), ","),  # 10,\!080 and 10{,}080
+    (re.compile(r",\s*\\!\s*|\{,\}|(?<=\d)\\,(?=\d{3}(?!\d))"), ","),  # 10,\!080, 10{,}080 and 10\,080
     (re.compile(r"(?<!\\)\\(?:[!;,:> ]|quad(?![a-z])|qquad(?![a-z]))"), " "),
     (re.compile(r"(?<!\\)\\[()\[\]]"), " "),  # mathematics between \( and \)
     (re.compile(r"\\(?:displaystyle|textstyle|left|right|limits|[bB]igg?[lr]?)(?![a-zA-Z])\.?"), ""),
