@@ -10,6 +10,7 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -134,6 +135,8 @@ def _score(
     missing = []
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
+        if cut := about["max_new_tokens"]:
+            results = replace(results, notes=[f"every answer is cut at {cut} new tokens (--max_new_tokens)", *results.notes])
         folder = run.output / suite.NAME
         write_results(results, folder, about)
         table = tables.markdown(results, about)
