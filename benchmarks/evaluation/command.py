@@ -10,6 +10,7 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -138,6 +139,10 @@ def _score(
     missing = []
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
+        if cut := about["max_new_tokens"]:
+            results = replace(
+                results, notes=[f"every answer is cut at {cut} new tokens (--max_new_tokens)", *results.notes]
+            )
         folder = run.output / suite.NAME
         told = {**about, "judging": judge.about()} if judge else about
         write_results(results, folder, told)

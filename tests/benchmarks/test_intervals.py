@@ -56,6 +56,11 @@ def test_values_that_are_no_shares_have_no_interval_where_all_agree(value):
     assert item_share([0.5] * 5) == mean([0.5] * 5)
 
 
+def test_a_difference_has_an_interval_on_both_sides_of_it():
+    found = mean([0.0] * 40 + [1.0] * 5 + [-1.0] * 5)
+    assert found.low < found.value == 0 < found.high
+
+
 def test_one_item_has_no_interval_and_none_no_value():
     assert mean([0.4]) == (0.4, None, None, 1, "bootstrap over items")
     nothing = mean([])

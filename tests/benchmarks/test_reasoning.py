@@ -158,6 +158,12 @@ def test_models_that_do_alike_everywhere_have_no_interval_of_their_difference(se
     assert (difference.value, difference.low, difference.high, difference.n) == (0, None, None, 2)
 
 
+def test_equally_good_models_differ_by_nothing_and_no_interval_says_that_one_is_better(serve, tmp_path):
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
+    results = evaluated(run, endpoint(serve(solver)), endpoint(serve(solver), "base"))
+    assert (results.scores[-1].value, results.scores[-1].low, results.scores[-1].high) == (0, None, None)
+
+
 def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serve, tmp_path):
     run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
     with pytest.raises(UnreachableError, match="run the same command again"):

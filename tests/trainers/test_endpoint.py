@@ -155,6 +155,11 @@ def test_nonsense_fails_alone_and_is_not_asked_again(serve):
     assert set(server.prompts.values()) == {1}
 
 
+def test_a_reply_that_was_cut_before_its_text_began_is_empty_and_truncated(serve):
+    (reply,) = engine_of(serve(lambda *_: says(None, finish_reason="length"))).generate(requests("hello"))
+    assert (reply.text, reply.truncated) == ("", True)
+
+
 @pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:9/v1", "http://127.0.0.1:99999/v1", "http://[bad"])
 def test_an_address_where_nobody_answers_fails(url):
     (result,) = EndpointEngine(url, "m", retries=0).generate(requests("hello"))
