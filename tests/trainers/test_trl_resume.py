@@ -135,3 +135,11 @@ def test_a_finished_run_is_not_trained_again(place):
     trainer.train(resume_from_checkpoint=True)
     assert trainer.progress.step == STEPS
     assert (place / "finished" / "metrics.jsonl").read_bytes() == (place / "whole-False" / "metrics.jsonl").read_bytes()
+
+
+def test_a_trained_model_does_not_begin_again_from_nothing(place):
+    trainer = trainer_of(place, "unsaved", max_steps=1, save_strategy="no")
+    trainer.train()
+    with pytest.raises(ValueError, match="has trained 1 steps and kept no checkpoint"):
+        trainer.train(resume_from_checkpoint=True)
+    assert len(lines_of(place / "unsaved")) == 1

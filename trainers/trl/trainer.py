@@ -82,10 +82,11 @@ class SpyTrainer(GRPOTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's training, which goes on from a checkpoint's curriculum and documents too.
 
-        With True and no checkpoint yet the run begins again.
+        With True and no checkpoint yet the run begins again, and what it had written is cut.
 
         Raises:
-            ValueError: the output folder holds a run that isn't resumed, or the checkpoint is another run's.
+            ValueError: the output folder holds a run that isn't resumed, the checkpoint is another run's, or the model
+                was trained already and there is no checkpoint to go on from.
         """
         folder = Path(self.args.output_dir)
         checkpoint = resume_from_checkpoint
@@ -97,6 +98,10 @@ class SpyTrainer(GRPOTrainer):
             raise ValueError(
                 f"{folder} holds a run already; choose another output_dir, or go on with "
                 "trainer.train(resume_from_checkpoint=True)"
+            )
+        elif self.progress.step:
+            raise ValueError(
+                f"this trainer has trained {self.progress.step} steps and kept no checkpoint; make a new one"
             )
         self.accelerator.wait_for_everyone()  # who looked, before anyone writes
         if self.is_world_process_zero():
@@ -117,9 +122,8 @@ class SpyTrainer(GRPOTrainer):
             values = self._metrics["train"][name]
             del values[counts.get(name, 0) :]  # what blank rows have changed
             values.append(value)
-        self._logs["advantages"].extend(
-            gather_object([row.advantage for row in self._rows])
-        )  # which TRL keeps one batch of
+        advantages = [row.advantage for row in self._rows]
+        self._logs["advantages"].extend(gather_object(advantages))  # one batch fits: TRL's own drop out
         return trained_rows(scored, self._rows, self.args.steps_per_generation)
 
     def _play(self) -> tuple[list[Row], dict[str, float]]:
