@@ -14,9 +14,11 @@ import pytest
 from simulated_games import english, games
 
 from spy_env import Rules, deal, write_games
-from trainers.inspection.charts import Series, line_chart, stage_bands, ticks
+from spy_env.diagnostics import PROBES
+from trainers.inspection.charts import DASHES, Series, line_chart, stage_bands, ticks
 from trainers.inspection.command import main
 from trainers.inspection.diagnosis import judge
+from trainers.inspection.figures import FIGURES
 from trainers.inspection.page import page
 from trainers.inspection.runs import read_runs
 from trainers.inspection.table import MISSING, aligned, began_and_ended, rows_of, show
@@ -322,6 +324,13 @@ def test_stage_bands_join_iterations_of_one_stage_and_leave_gaps():
         "r: performing, iterations 6 to 6",
     ]
     assert stage_bands([]) == ""
+
+
+def test_every_probe_has_a_figure_in_which_its_line_is_told_from_the_others():
+    probes = {f"diagnostics/shortcut/{name}" for name in PROBES}
+    drawn = [set(figure.metrics.values()) & probes for figure in FIGURES]
+    assert set().union(*drawn) == probes
+    assert max(len(figure.metrics) for figure in FIGURES) <= len(DASHES)
 
 
 def test_text_columns_are_aligned():

@@ -84,6 +84,17 @@ FIGURES = (
     Figure(
         "Held-out games: against the fixed opponent", {"on both sides": "eval/learner on both sides: performing reward"}
     ),
-    Figure("Probes for shortcuts", prefix="diagnostics/shortcut/", shares=True, chance=True),
+    Figure(
+        "Probes of form: accuracy",
+        {name: f"diagnostics/shortcut/{name}" for name in ("length", "position", "copying", "vocabulary")},
+        shares=True,
+        chance=True,
+    ),
+    Figure(
+        "Probes of talk: accuracy",
+        {name: f"diagnostics/shortcut/{name}" for name in ("mask", "role", "refusal")},
+        shares=True,
+        chance=True,
+    ),
     Figure("Votes and quality, correlation of ranks", prefix="diagnostics/votes/"),
 )
