@@ -70,21 +70,6 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
     )
 
 
-def rules_beside(file: Path) -> RewardRules:
-    """The reward rules of the run whose folder holds a file of games; the default ones where there is no run.
-
-    Raises:
-        ValueError: the run's ``config.json`` can't be read.
-    """
-    config = file.parent.parent / "config.json"
-    if not config.is_file():
-        return RewardRules()
-    try:
-        return _rules_of(json.loads(config.read_text(encoding="utf-8"))["config"]["game"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{config} is no run's config ({error!r}); move {file} away from it, or mend it") from error
-
-
 def _point(stem: str) -> str:
     return " ".join(part.lstrip("0") or "0" if part.isdecimal() else part for part in stem.split("_"))
 

@@ -14,7 +14,7 @@ from spy_env.ballot import printable
 from spy_env.diagnostics.shown import over
 from spy_env.estimates import Estimate, average
 from spy_env.game import Game, Rewards
-from spy_env.origin import games_files, rules_beside
+from spy_env.origin import games_files, origin_of
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
 from spy_env.seats import Seat
@@ -47,7 +47,7 @@ class Rescored:
 def rescored(files: Iterable[Path], preset: str | None, prices: dict[str, float]) -> Iterator[Rescored]:
     """Every game that is over, in order. Without a preset, ``prices`` are laid over the rules that a game's run was paid by."""
     for file in files:
-        own = rules_beside(file)
+        own = origin_of(file).rewards
         new = replace(PRESETS[preset] if preset else own, **prices)
         for game in over(read_games(file)):
             yield Rescored(file, game, game.rewards(own), game.rewards(new))

@@ -119,13 +119,12 @@ def test_what_cannot_be_done_is_said_with_the_way_out(file, arguments, message):
         main([str(file), *(argument.format(file=file) for argument in arguments)])
 
 
-def test_files_without_a_finished_game_and_configs_that_are_none_are_refused(tmp_path, file):
+def test_files_without_a_finished_game_are_refused_and_a_config_of_something_else_is_no_runs(capsys, tmp_path, file):
     write_games(tmp_path / "new.jsonl", [deal(english(2), "summarization", Rules(), "c")])
     with pytest.raises(ValueError, match="none of the games in 1 file"):
         main([str(tmp_path / "new.jsonl"), "--lam", "1"])
     (file.parent.parent / "config.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match="is no run's config"):
-        main([str(file), "--lam", "1"])
+    assert "no game is paid otherwise" in rescore(capsys, file, "--preset", "spyrl")
 
 
 def test_rescoring_needs_neither_a_model_nor_numpy(file):
