@@ -63,7 +63,7 @@ class Director:
     """Holds the curriculum of one run. Nothing that a row's engine did counts before all of the row is over."""
 
     def __init__(self, run: RunSettings) -> None:
-        """Begin a run, or go on from the step that the actor's last checkpoint names.
+        """Begin a run, or go on from the step that the trainer's last checkpoint names.
 
         Raises:
             ValueError: the folder holds a run that isn't resumed, or none that fits the checkpoint and the settings.

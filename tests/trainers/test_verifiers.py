@@ -16,7 +16,7 @@ import pytest
 vf = pytest.importorskip("verifiers.v1", reason="its environments run")
 from chat_server import Answer, Endpoint, says
 
-from spy_env import PRESETS, Stage, from_json, read_documents, write_games
+from spy_env import PRESETS, Stage, from_json, load_task, read_documents, write_games
 from spy_env.observations import read_results
 from spy_env.players import scripted_player
 
@@ -142,6 +142,16 @@ def test_documents_of_ones_own_are_the_tasks(tmp_path):
     assert [task.data.id for task in tasks] == ["d0", "d1"]
     assert len({task.key for task in tasks}) == 2
     assert len(list(read_documents(file))) == 3
+
+
+def test_a_document_may_be_longer_than_the_tasks_own_length(endpoint, tmp_path):
+    words = load_task("summarization").document_words + 50
+    file = tmp_path / "long.jsonl"
+    file.write_text(json.dumps({"id": "long", "text": "A sentence of words. " * words}) + "\n")
+    env = environment(taskset={"id": "who-is-the-spy", "documents": str(file)}, document_words=words)
+    (episode,) = episodes(env, endpoint)
+    assert len(game_of(episode).document.text.split()) == words
+    assert {trace.task.data.document for trace in episode.traces} == {""}
 
 
 @pytest.mark.parametrize(

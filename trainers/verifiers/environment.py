@@ -73,7 +73,9 @@ class SpyEnv(vf.Env[SpyEnvConfig]):
         prompts = observe(game, game.stage)
         async with asyncio.TaskGroup() as together:
             asked = {
-                seat: together.create_task(getattr(agents, game.role(seat)).run(task.with_data(prompt=prompt)))
+                seat: together.create_task(
+                    getattr(agents, game.role(seat)).run(task.with_data(prompt=prompt, document=""))
+                )
                 for seat, prompt in prompts.items()
             }
         traces = {seat: run.result() for seat, run in asked.items()}

@@ -9,14 +9,13 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from spy_env import Document, load_task, read_documents, shipped_documents
-from spy_env.documents import shorten
 
 
 class SpyData(vf.TaskData):
     """A document to play on. ``seed`` deals the game, so rollouts of a task compare seat with seat."""
 
     game: str
-    document: str
+    document: str  # empty in the traces of seats, whose prompts and record hold what was played
     seed: str
 
 
@@ -57,13 +56,13 @@ class SpyTaskset(vf.Taskset[SpyTask, SpyTasksetConfig]):
         task = load_task(config.game)
         found = read_documents(config.documents, config.input_key) if config.documents else shipped_documents(task)
         for document in islice(found, config.max_documents):
-            yield SpyTask(self._data(document, task.document_words), config.task)
+            yield SpyTask(self._data(document), config.task)
 
-    def _data(self, document: Document, words: int) -> SpyData:
+    def _data(self, document: Document) -> SpyData:
         return SpyData(
             id=document.id,
             name=document.id,
             game=self.config.game,
-            document=shorten(document.text, words),
+            document=document.text,
             seed=f"{self.config.seed}/{document.id}",
         )
