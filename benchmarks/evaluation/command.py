@@ -136,7 +136,9 @@ def _score(
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
         if cut := about["max_new_tokens"]:
-            results = replace(results, notes=[f"every answer is cut at {cut} new tokens (--max_new_tokens)", *results.notes])
+            results = replace(
+                results, notes=[f"every answer is cut at {cut} new tokens (--max_new_tokens)", *results.notes]
+            )
         folder = run.output / suite.NAME
         write_results(results, folder, about)
         table = tables.markdown(results, about)

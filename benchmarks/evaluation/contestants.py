@@ -121,7 +121,9 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
         ) from error
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or loading.max_len or LONGEST
     if loading.max_len and loading.max_len > positions:
-        raise ValueError(f"--max_len is {loading.max_len}, and {name} has positions for {positions} tokens; give no more")
+        raise ValueError(
+            f"--max_len is {loading.max_len}, and {name} has positions for {positions} tokens; give no more"
+        )
     encoder = Encoder(tokenizer, loading.template_options)
     max_len = loading.max_len or min(LONGEST, positions)
     return Contestant(

@@ -83,7 +83,13 @@ def _difference(name: str, metric: str, model: Sequence[float | None], base: Seq
     """Model minus base, on the items that both answered."""
     both = [(a, b) for a, b in zip(model, base, strict=True) if a is not None and b is not None]
     without = {"failed": len(model) - len(both)}
-    return score_of(name, f"{metric}, difference", "model against base", difference([ours - theirs for ours, theirs in both]), without)
+    return score_of(
+        name,
+        f"{metric}, difference",
+        "model against base",
+        difference([ours - theirs for ours, theirs in both]),
+        without,
+    )
 
 
 def _counts(name: str, theirs: Written, texts: Sequence[str | None]) -> dict[str, int]:

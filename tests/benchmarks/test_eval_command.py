@@ -107,7 +107,9 @@ def test_a_wrong_flag_is_said_with_its_value_and_the_way_out(command, capsys, fl
 
 def test_answers_that_are_cut_below_the_protocol_s_length_are_said_beside_the_numbers(command, tmp_path):
     assert cli.main(command("summarization", "--sets", "qmsum", "--max_new_tokens", "9")) == 0
-    assert "every answer is cut at 9 new tokens" in (tmp_path / "out/summarization/table.md").read_text(encoding="utf-8")
+    assert "every answer is cut at 9 new tokens" in (tmp_path / "out/summarization/table.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_model_is_needed_but_for_saved_games(capsys, tmp_path):
