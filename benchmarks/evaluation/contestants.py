@@ -22,7 +22,7 @@ WEIGHTS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 
 @dataclass(slots=True)
 class Contestant:
-    """A model that answers. ``fingerprint`` changes with its weights; ``max_len`` is prompt + reply in tokens, or None.
+    """A model that answers. ``fingerprint`` changes with its weights and engine; ``max_len`` is prompt + reply in tokens, or None.
 
     ``max_new_tokens`` bounds every answer below its protocol's length, for trying things out; None doesn't.
     """
@@ -130,7 +130,8 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
         role,
         name,
         fingerprint(folder, getattr(config, "_commit_hash", None))
-        + (f" {loading.template_options}" if loading.template_options else ""),
+        + (f" {loading.template_options}" if loading.template_options else "")
+        + (f" by {loading.engine}" if loading.engine != "transformers" else ""),  # whose greedy texts differ, too
         _EncodedReader(encoder),
         max_len,
         lambda: _engine(folder, encoder, max_len, loading),

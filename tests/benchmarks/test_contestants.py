@@ -130,6 +130,7 @@ def test_a_folder_s_model_reads_prompts_without_being_loaded(folder):
     assert who.fingerprint == contestant("model", str(folder), Loading()).fingerprint
     thinking = Loading(template_options={"enable_thinking": False})
     assert who.fingerprint != contestant("base", str(folder), thinking).fingerprint
+    assert who.fingerprint != contestant("base", str(folder), Loading(engine="vllm")).fingerprint
 
 
 def test_a_folder_s_engine_answers(folder):
