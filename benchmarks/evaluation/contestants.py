@@ -22,7 +22,7 @@ WEIGHTS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 
 @dataclass(slots=True)
 class Contestant:
-    """A model that answers. ``fingerprint`` changes with its weights; ``max_len`` is prompt + reply in tokens, or None.
+    """A model that answers. ``fingerprint`` changes with its weights and engine; ``max_len`` is prompt + reply in tokens, or None.
 
     ``max_new_tokens`` bounds every answer below its protocol's length, for trying things out; None doesn't.
     """
@@ -119,14 +119,19 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
         raise ValueError(
             f"no model at {name!r} ({error}); give a transformers folder, a hub id or URL:model"
         ) from error
-    longest = min(LONGEST, getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST)
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or loading.max_len or LONGEST
+    if loading.max_len and loading.max_len > positions:
+        raise ValueError(
+            f"--max_len is {loading.max_len}, and {name} has positions for {positions} tokens; give no more"
+        )
     encoder = Encoder(tokenizer, loading.template_options)
-    max_len = loading.max_len or longest
+    max_len = loading.max_len or min(LONGEST, positions)
     return Contestant(
         role,
         name,
         fingerprint(folder, getattr(config, "_commit_hash", None))
-        + (f" {loading.template_options}" if loading.template_options else ""),
+        + (f" {loading.template_options}" if loading.template_options else "")
+        + (f" by {loading.engine}" if loading.engine != "transformers" else ""),  # whose greedy texts differ, too
         _EncodedReader(encoder),
         max_len,
         lambda: _engine(folder, encoder, max_len, loading),
