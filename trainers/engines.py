@@ -188,10 +188,10 @@ class EndpointEngine:
     def _read(self, answer: Any) -> Reply | Failed:
         choices: Any = getattr(answer, "choices", None)
         first = choices[0] if isinstance(choices, list) and choices else None  # the client checks no types
-        message = getattr(first, "message", None)
-        text, truncated = getattr(message, "content", None), getattr(first, "finish_reason", None) == "length"
-        if text is None and message is not None and truncated:
-            text = ""  # servers that keep thinking apart tell it so where the tokens end before the answer begins
+        text = getattr(getattr(first, "message", None), "content", None)
+        truncated = getattr(first, "finish_reason", None) == "length"
+        if text is None and truncated:  # a server that takes thinking out, and the model didn't get past it
+            text = ""
         if not isinstance(text, str):
             return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
         return Reply(text, truncated=truncated, usage=_usage(answer))

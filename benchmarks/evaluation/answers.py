@@ -25,6 +25,10 @@ TOLERANCE = {  # relative, of numbers that aren't integers; of all numbers where
 # A letter by itself: "the answer is a photon" names none.
 _THE_ANSWER_IS = re.compile(r"(?i:answer is):?\s{0,3}\*{0,2}\(?([A-P])(?=[).,:;*\r\n]|$)")
 _LETTER = re.compile(r"[({\s]*([A-Pa-p])\s*(?:[)}.:,].*)?", re.DOTALL)
+# Several letters name no one option. "A. B" may be a letter and its text.
+_SEVERAL = re.compile(
+    r"[({\s]*+[A-P][)}\s]*+(?:(?:[,;/&]|and\b|or\b)[,;/&({\s]*+(?:(?:and|or)\b[({\s]*+)?[A-P][)}.\s]*+)+"
+)
 
 
 def final_answer(reply: str, kind: Kind) -> str | None:
@@ -35,8 +39,8 @@ def final_answer(reply: str, kind: Kind) -> str | None:
     box = last_box(reply)
     if kind != "choice":
         return box
-    if box is not None and (letter := _LETTER.fullmatch(_plain_text(box))):
-        return letter[1].upper()
+    if box is not None and (letter := _LETTER.fullmatch(plain := _plain_text(box))):
+        return None if _SEVERAL.fullmatch(plain) else letter[1].upper()
     said = _THE_ANSWER_IS.findall(after_thinking(reply)) if box is None else []
     return said[-1].upper() if said else None
 
@@ -61,7 +65,7 @@ _CHARACTERS = str.maketrans(
 )  # fmt: skip
 # In this order: each reads what those before it wrote.
 _SPELLINGS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    (re.compile(r",\s*\\!\s*|\{,\}"), ","),  # 10,\!080 and 10{,}080
+    (re.compile(r",\s*\\!\s*|\{,\}|(?<=\d)\\,(?=\d{3}(?!\d))"), ","),  # 10,\!080, 10{,}080 and 10\,080
     (re.compile(r"(?<!\\)\\(?:[!;,:> ]|quad(?![a-z])|qquad(?![a-z]))"), " "),
     (re.compile(r"(?<!\\)\\[()\[\]]"), " "),  # mathematics between \( and \)
     (re.compile(r"\\(?:displaystyle|textstyle|left|right|limits|[bB]igg?[lr]?)(?![a-zA-Z])\.?"), ""),

@@ -10,6 +10,7 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,7 +68,9 @@ def main(argv: Sequence[str]) -> int:
     if args.suite == "all":
         suites = [suite for suite in suites if _has_data(suite, run)]
         if not suites:
-            raise ValueError(f"nothing to evaluate: --data {run.data} has a file for no suite's data sets; name another")
+            raise ValueError(
+                f"nothing to evaluate: --data {run.data} has a file for no suite's data sets; name another"
+            )
     items = {suite.NAME: suite.items(run) for suite in suites}
     if args.dry_run:
         _say_plan(suites, run, items, args)
@@ -136,6 +139,10 @@ def _score(
     missing = []
     for suite in suites:
         results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
+        if cut := about["max_new_tokens"]:
+            results = replace(
+                results, notes=[f"every answer is cut at {cut} new tokens (--max_new_tokens)", *results.notes]
+            )
         folder = run.output / suite.NAME
         told = {**about, "judging": judge.about()} if judge else about
         write_results(results, folder, told)

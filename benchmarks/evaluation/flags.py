@@ -111,6 +111,10 @@ def run_of(args: argparse.Namespace, known: Sequence[str]) -> Run:
     }.items():
         if (value := getattr(args, flag)) is not None and value < least:
             raise ValueError(f"--{flag} is {value}; it must be at least {least}")
+    if args.timeout <= 0:
+        raise ValueError(f"--timeout is {args.timeout}; give more than 0 seconds")
+    if not 0 < args.gpu_memory_utilization <= 1:
+        raise ValueError(f"--gpu_memory_utilization is {args.gpu_memory_utilization}; give a share of at most 1")
     if args.games and args.suite not in ("alignment", "all"):
         raise ValueError(f"--games are for the alignment study; {args.suite} doesn't read them")
     if not args.model and not (args.suite == "alignment" and args.games):

@@ -51,3 +51,14 @@ def mean(values: Sequence[float], seed: int = 0) -> Interval:
         return Interval(wilson.value, wilson.low, wilson.high, len(values), "Wilson, as all items agree")
     taken = np.array(values, dtype=float)
     return bootstrap(lambda places: float(taken[places].mean()), len(values), seed)
+
+
+def difference(values: Sequence[float], seed: int = 0) -> Interval:
+    """The mean of one difference an item.
+
+    Where all items agree there is no interval: resampling would claim certainty, and a difference is no share.
+    """
+    if len(set(values)) == 1:
+        return Interval(float(values[0]), None, None, len(values))
+    taken = np.array(values, dtype=float)
+    return bootstrap(lambda places: float(taken[places].mean()), len(values), seed)

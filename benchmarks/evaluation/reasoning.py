@@ -14,7 +14,7 @@ from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.grading import REASONS, Grader, Outcome, shared_grader
 from benchmarks.evaluation.harness import Written, answered
-from benchmarks.evaluation.intervals import mean
+from benchmarks.evaluation.intervals import difference, mean
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problem, Problems, read_problems
 from benchmarks.evaluation.results import Results, Score, score_of
 from benchmarks.evaluation.run import Calls, Run
@@ -175,7 +175,7 @@ def _difference(run: Run, name: str, rows: list[Problem], grades: Grades) -> lis
     model, base = (grades.shares.get((role, name), {}) for role in ("model", "base"))
     both = [model[problem.id] - base[problem.id] for problem in rows if problem.id in model and problem.id in base]
     metric = f"difference of {_metric(run, name)}"
-    return [score_of(name, metric, "model against base", mean(both, run.seed))] if both else []
+    return [score_of(name, metric, "model against base", difference(both, run.seed))] if both else []
 
 
 def _checked(role: str, written: Written, scores: list[Score]) -> list[str]:

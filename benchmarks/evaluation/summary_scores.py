@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from benchmarks.evaluation.data_sets import Items
 from benchmarks.evaluation.finished import Finished, content_key
 from benchmarks.evaluation.generations import Answer
-from benchmarks.evaluation.intervals import Interval, bootstrap, mean
+from benchmarks.evaluation.intervals import difference, mean
 from benchmarks.evaluation.results import Score, score_of
 from benchmarks.evaluation.rouge_scores import Metric, has_words, is_chinese, is_cut, metrics
 from benchmarks.evaluation.summarization_tasks import TASKS
@@ -81,12 +79,13 @@ def _difference(name: str, metric: str, model: Sequence[float | None], base: Seq
     """Model minus base, on the items that both answered."""
     both = [(a, b) for a, b in zip(model, base, strict=True) if a is not None and b is not None]
     without = {"failed": len(model) - len(both)}
-    return score_of(name, f"{metric}, difference", "model against base", _paired(both), without)
-
-
-def _paired(both: Sequence[tuple[float, float]]) -> Interval:
-    more = np.array([ours - theirs for ours, theirs in both], dtype=float)
-    return bootstrap(lambda places: float(more[places].mean()), len(more))
+    return score_of(
+        name,
+        f"{metric}, difference",
+        "model against base",
+        difference([ours - theirs for ours, theirs in both]),
+        without,
+    )
 
 
 def _counts(name: str, theirs: Written, texts: Sequence[str | None]) -> dict[str, int]:

@@ -88,6 +88,8 @@ def test_a_dry_run_says_how_much_would_be_asked_for_and_asks_nothing(command, tm
     ("flags", "said"),
     [
         (["--limit", "0"], "--limit is 0; it must be at least 1"),
+        (["--timeout", "0"], "--timeout is 0.0; give more than 0"),
+        (["--gpu_memory_utilization", "1.5"], "--gpu_memory_utilization is 1.5; give a share"),
         (["--sets", "govreports"], "no data set 'govreports' here"),
         (["--judge", "gpt-4o"], "--judge is 'gpt-4o'; give URL:model"),
         (["--judge", "http://localhost:1/v1"], "names no model"),
@@ -106,6 +108,13 @@ def test_a_wrong_flag_is_said_with_its_value_and_the_way_out(command, capsys, fl
 def test_data_for_no_suite_at_all_is_an_error(command, tmp_path, capsys):
     assert cli.main(command("all", "--data", str(tmp_path))) == 2
     assert "nothing to evaluate" in capsys.readouterr().err
+
+
+def test_answers_that_are_cut_below_the_protocol_s_length_are_said_beside_the_numbers(command, tmp_path):
+    assert cli.main(command("summarization", "--sets", "qmsum", "--max_new_tokens", "9")) == 0
+    assert "every answer is cut at 9 new tokens" in (tmp_path / "out/summarization/table.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_model_is_needed_but_for_saved_games(capsys, tmp_path):

@@ -102,6 +102,16 @@ def test_one_text_that_never_comes_stops_no_later_run(tmp_path):
         assert [answer.failed for answer in answers] == ["", "no power"]
 
 
+def test_prompts_that_are_refused_again_leave_a_resumed_run_its_answers(tmp_path, serve):
+    refused = Answer(b'{"error": "too long"}', 400)
+    server = serve(lambda prompt, _: refused if prompt.startswith("long") else says("yes"))
+    prompts = ["short", *(f"long {i}" for i in range(generations.FAILURES_IN_A_ROW + 5))]
+    who = Contestant("model", "m", "p", EstimatedReader(), None, lambda: EndpointEngine(server.url, "m", retries=0))
+    for _ in range(2):
+        answers = answer_all(who, asks(*prompts), kept(tmp_path), 0, "texts")
+        assert [bool(answer.failed) for answer in answers] == [False, *[True] * (len(prompts) - 1)]
+
+
 def test_nothing_is_loaded_where_nothing_is_missing(tmp_path):
     answer_all(contestant(Writer(lambda prompt: "T")), asks("p"), kept(tmp_path), 0, "texts")
     who = contestant(Writer(str))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.evaluation import intervals
-from benchmarks.evaluation.intervals import bootstrap, mean
+from benchmarks.evaluation.intervals import bootstrap, difference, mean
 from trainers.estimates import share
 
 
@@ -48,6 +48,16 @@ def test_items_that_all_agree_are_wilson_s_and_not_certain(all_of_them):
     assert found[:3] == share([all_of_them] * 30, [1] * 30)[:3]
     assert found.high - found.low == pytest.approx(0.1135, abs=1e-3)  # 3.84 / (30 + 3.84)
     assert (found.n, found.method) == (30, "Wilson, as all items agree")
+
+
+@pytest.mark.parametrize("everywhere", [0.0, 1.0, -1.0])
+def test_a_difference_on_which_all_items_agree_has_no_interval(everywhere):
+    assert difference([everywhere] * 30)[:4] == (everywhere, None, None, 30)
+
+
+def test_a_difference_has_an_interval_on_both_sides_of_it():
+    found = difference([0.0] * 40 + [1.0] * 5 + [-1.0] * 5)
+    assert found.low < found.value == 0 < found.high
 
 
 def test_one_item_has_no_interval_and_none_no_value():

@@ -152,6 +152,12 @@ def test_a_model_is_compared_with_its_base_problem_by_problem(serve, tmp_path):
     assert results.scores[-1].metric == "difference of accuracy, greedy"
 
 
+def test_equally_good_models_differ_by_nothing_and_no_interval_says_that_one_is_better(serve, tmp_path):
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
+    results = evaluated(run, endpoint(serve(solver)), endpoint(serve(solver), "base"))
+    assert (results.scores[-1].value, results.scores[-1].low, results.scores[-1].high) == (0, None, None)
+
+
 def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serve, tmp_path):
     run = Run(tmp_path / "out", data=folder_of(tmp_path, gsm8k=ROWS["gsm8k"]), say=lambda said: None)
     with pytest.raises(UnreachableError, match="run the same command again"):

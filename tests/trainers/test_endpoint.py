@@ -12,7 +12,7 @@ from chat_server import Answer, Endpoint, says
 from spy_env import Document, Rules, Stage, deal, read_games
 from spy_env.records import to_json
 from trainers import play
-from trainers.engines import EndpointEngine, Failed, Reply, Request, Sampling
+from trainers.engines import EndpointEngine, Failed, Request, Sampling
 from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
 
 pytest.importorskip("openai", reason="endpoints are asked through OpenAI's client")
@@ -87,11 +87,6 @@ def test_an_answer_that_ran_out_of_tokens_is_truncated(serve, finish_reason, tru
     assert (reply.text, reply.truncated) == ("so far", truncated)
 
 
-def test_a_model_that_thinks_until_its_tokens_are_gone_answers_nothing(serve):
-    (reply,) = engine_of(serve(lambda *_: says(None, "length"))).generate(requests("hello"))
-    assert reply == Reply("", truncated=True)
-
-
 def test_an_answer_that_gives_no_finish_reason_is_taken_as_whole(serve):
     server = serve(lambda *_: Answer(b'{"choices": [{"message": {"content": "hi"}}]}'))
     assert engine_of(server).generate(requests("hello"))[0].truncated is False
@@ -153,6 +148,11 @@ def test_nonsense_fails_alone_and_is_not_asked_again(serve):
         assert isinstance(result, Failed), prompt
         assert server.url in result.reason
     assert set(server.prompts.values()) == {1}
+
+
+def test_a_reply_that_was_cut_before_its_text_began_is_empty_and_truncated(serve):
+    (reply,) = engine_of(serve(lambda *_: says(None, finish_reason="length"))).generate(requests("hello"))
+    assert (reply.text, reply.truncated) == ("", True)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:9/v1", "http://127.0.0.1:99999/v1", "http://[bad"])
