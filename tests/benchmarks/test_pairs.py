@@ -81,7 +81,7 @@ def test_what_was_won_tied_lost_and_left_out_adds_up(quick, tmp_path):
     assert (found["flips"].value, found["flips"].n) == (pytest.approx(2 / 5), 5)
     assert found["win rate"].counts == {
         "pairs": 12,
-        "asked": 5,
+        "judged": 5,
         "unreadable verdict": 2,
         "verdict out of tokens": 1,
         "failed": 1,
