@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "spyrl.commands"
+EXTRAS = {"eval": "eval"}  # of a command that needs more than training
 
 
 def commands() -> dict[str, EntryPoint]:
@@ -27,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return known[arguments[0]].load()(arguments[1:]) or 0
     except ModuleNotFoundError as error:
-        print(f"spyrl {arguments[0]} needs {error.name!r}: pip install 'spy-env[train]'", file=sys.stderr)
+        extra = EXTRAS.get(arguments[0], "train")
+        print(f"spyrl {arguments[0]} needs {error.name!r}: pip install 'spy-env[{extra}]'", file=sys.stderr)
         return 2
     except (ValueError, OSError) as error:
         print(f"spyrl {arguments[0]}: {error}", file=sys.stderr)

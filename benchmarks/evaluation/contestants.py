@@ -119,9 +119,13 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
         raise ValueError(
             f"no model at {name!r} ({error}); give a transformers folder, a hub id or URL:model"
         ) from error
-    longest = min(LONGEST, getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST)
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or loading.max_len or LONGEST
+    if loading.max_len and loading.max_len > positions:
+        raise ValueError(
+            f"--max_len is {loading.max_len}, and {name} has positions for {positions} tokens; give no more"
+        )
     encoder = Encoder(tokenizer, loading.template_options)
-    max_len = loading.max_len or longest
+    max_len = loading.max_len or min(LONGEST, positions)
     return Contestant(
         role,
         name,

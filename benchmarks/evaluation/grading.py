@@ -107,8 +107,7 @@ class Grader:
         if self._worker is not None and self._worker.poll() is None:
             return self._worker
         self.close()
-        if find_spec("math_verify") is None:
-            raise ValueError("grading mathematics needs the eval extra: pip install 'spy-env[eval]'")
+        check_installed()
         self.starts += 1
         self._worker = subprocess.Popen(
             [sys.executable, "-c", _WORKER, json.dumps(sys.path)],
@@ -126,6 +125,16 @@ class Grader:
                 "pip install 'spy-env[eval]'"
             )
         return self._worker
+
+
+def check_installed() -> None:
+    """Look for math-verify without importing it.
+
+    Raises:
+        ValueError: it isn't installed.
+    """
+    if find_spec("math_verify") is None:
+        raise ValueError("grading mathematics needs the eval extra: pip install 'spy-env[eval]'")
 
 
 def _asked(worker: subprocess.Popen[str], line: str | None, seconds: float) -> tuple[dict[str, Any] | None, bool]:

@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.finished import Finished
 from benchmarks.evaluation.generations import Answer
+from benchmarks.evaluation.grading import check_installed
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problems
 from trainers import disk
 
@@ -38,7 +39,7 @@ def answered(
     """A contestant's answers to all problems; those finished in ``folder`` aren't generated again.
 
     Raises:
-        ValueError: the harness isn't installed.
+        ValueError: the harness, or what grades, isn't installed.
         UnreachableError: the endpoint is down.
     """
     try:
@@ -49,6 +50,7 @@ def answered(
             from benchmarks.evaluation.engine_lm import EngineLM
     except ImportError as error:
         raise ValueError(f"the reasoning suite needs the eval extra ({error}): pip install 'spy-env[eval]'") from error
+    check_installed()  # before anything is paid for
     for name, chosen in problems.items():
         rows = "".join(json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in chosen.rows)
         (folder / "items").mkdir(parents=True, exist_ok=True)

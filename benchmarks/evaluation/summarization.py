@@ -19,7 +19,7 @@ from benchmarks.evaluation.rouge_scores import has_words, is_chinese
 from benchmarks.evaluation.run import Calls, Run
 from benchmarks.evaluation.shortening import CHINESE_MARK, MARK, Fitted, fitted
 from benchmarks.evaluation.summarization_tasks import DATA_SETS, TASKS, Framed, framed
-from benchmarks.evaluation.summary_scores import LEAD, Written, scored, set_scores
+from benchmarks.evaluation.summary_scores import LEAD, Written, scored, set_scores, variants_of
 from trainers.engines import Sampling
 
 NAME = "summarization"
@@ -85,9 +85,11 @@ def generate(run: Run, found: dict[str, Items], who: Contestant) -> Written:
     """A summary of every document.
 
     Raises:
-        ValueError: a prompt doesn't fit even without its document.
+        ValueError: a prompt doesn't fit even without its document, or a package for ROUGE isn't installed.
         UnreachableError: the endpoint is down.
     """
+    for name, read in found.items():
+        variants_of(name, read)  # what is missing is said before anything is paid for
     asks, shortened = [], Counter[str]()
     rows = [(name, row) for name, read in found.items() for row in read.rows]
     for name, row in tqdm(rows, desc=f"{who.role}: prompts of {NAME}", unit="text", dynamic_ncols=True, delay=5):

@@ -33,7 +33,7 @@ def scored(name: str, answer: Answer) -> str | None:
 
 def set_scores(name: str, read: Items, written: Mapping[str, Written], finished: Finished, bar: Any) -> list[Score]:
     """A set's scores. Those of each text are kept in ``finished``: long texts take a while. ``bar`` is told of every text."""
-    variants = _variants(name, read)
+    variants = variants_of(name, read)
     texts = {who: [scored(name, answer) for answer in theirs.answers[name]] for who, theirs in written.items()}
     texts[LEAD] = [shorten(row["document"], TASKS[name].lead) for row in read.rows]
     measured: dict[str, list[dict[str, float]]] = {who: [] for who in texts}
@@ -65,8 +65,12 @@ def _measured(
     return dict(kept["scores"])
 
 
-def _variants(name: str, read: Items) -> list[Metric]:
-    """The metrics of a set, with what its items make of them in their names."""
+def variants_of(name: str, read: Items) -> list[Metric]:
+    """The metrics of a set, with what its items make of them in their names.
+
+    Raises:
+        ValueError: a package isn't installed.
+    """
     chinese = any(is_chinese(reference) for row in read.rows for reference in row["references"])
     shots = ""
     if name == "samsum":

@@ -125,6 +125,8 @@ def test_a_folder_s_model_reads_prompts_without_being_loaded(folder):
     assert who.reader.count_tokens("plum fig", "") == 4  # <user> plum fig <assistant>
     assert who.max_len == min(LONGEST, 128)
     assert contestant("base", str(folder), Loading(max_len=64)).max_len == 64
+    with pytest.raises(ValueError, match=r"--max_len is 129, .* has positions for 128"):
+        contestant("base", str(folder), Loading(max_len=129))
     assert who.fingerprint == contestant("model", str(folder), Loading()).fingerprint
     thinking = Loading(template_options={"enable_thinking": False})
     assert who.fingerprint != contestant("base", str(folder), thinking).fingerprint

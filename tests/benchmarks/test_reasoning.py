@@ -8,7 +8,7 @@ import re
 import pytest
 from chat_server import Answer, says
 
-from benchmarks.evaluation import reasoning
+from benchmarks.evaluation import grading, reasoning
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader, Loading, contestant
 from benchmarks.evaluation.generations import UnreachableError
 from benchmarks.evaluation.run import Run
@@ -163,6 +163,14 @@ def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serv
     with pytest.raises(UnreachableError, match="run the same command again"):
         evaluated(run, endpoint(serve(lambda prompt, asked: Answer(b"down", 503))))
     assert evaluated(run, endpoint(serve(solver))).scores[0].value == 1
+
+
+def test_a_package_that_grading_needs_is_missed_before_anything_is_asked(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(grading, "find_spec", lambda name: None)
+    run, server = Run(tmp_path / "out", data=folder_of(tmp_path, math500=ROWS["math500"]), say=str), serve(solver)
+    with pytest.raises(ValueError, match=r"pip install 'spy-env\[eval\]'"):
+        reasoning.generate(run, reasoning.items(run), endpoint(server))
+    assert server.received == []
 
 
 def test_gpqas_options_stand_in_an_order_of_the_items_own(tmp_path):

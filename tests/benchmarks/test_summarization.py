@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from dataclasses import replace
 
@@ -322,6 +323,14 @@ def test_scores_are_written_by_item(tmp_path):
         (f"i{i}", who) for who in ("model", LEAD) for i in (0, 1)
     ]
     assert {metric for line in lines for metric in line["scores"]} == {score.metric for score in results.scores}
+
+
+def test_a_package_that_scoring_needs_is_missed_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge", None)
+    run, writer = run_on(tmp_path, rows_of("arxiv", 2)), Writer(str)
+    with pytest.raises(ValueError, match=r"rouge: pip install 'spy-env\[eval\]'"):
+        summarization.generate(run, summarization.items(run), contestant(writer))
+    assert writer.asked == []
 
 
 def test_what_was_scored_is_not_scored_again(tmp_path, monkeypatch):

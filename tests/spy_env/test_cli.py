@@ -91,6 +91,11 @@ def test_a_command_whose_dependency_is_missing_tells_the_extra(capsys):
     assert err == "spyrl lacking needs 'a_package_that_nobody_has': pip install 'spy-env[train]'\n"
 
 
+def test_the_extra_of_a_command_with_its_own_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "EXTRAS", {"lacking": "eval"})
+    assert failed(capsys, "lacking")[1].endswith("pip install 'spy-env[eval]'\n")
+
+
 def test_replay_shows_games_and_explains_what_is_wrong(tmp_path, capsys):
     write_games(tmp_path / "games.jsonl", [dealt("all", "fresh")])
     assert cli.main(["replay", str(tmp_path / "games.jsonl"), "--list"]) == 0
