@@ -224,6 +224,16 @@ def test_quality_is_still_seen_where_length_is_controlled(tmp_path):
     assert found["length-controlled win rate"].low > 0.5
 
 
+def test_empty_texts_alone_are_no_win_rate_where_no_verdict_could_be_read():
+    unread = [judged(PAIR, "overall", "unreadable verdict", {"overall": "B"})] * 20
+    empty = [unasked(PAIR._replace(base=""), "overall")] * 10
+    found = by_metric(scores("s", "overall", [*unread, *empty], 0))
+    for metric in ("win rate", "length-controlled win rate", "wins"):
+        assert (found[metric].value != found[metric].value, found[metric].n) == (True, 0)
+    assert found["win rate"].counts == {"pairs": 30, "unreadable verdict": 20, "empty (base)": 10}
+    assert by_metric(scores("s", "overall", empty, 0))["win rate"].value == 1
+
+
 def test_a_text_that_is_missing_is_no_short_text_and_length_excuses_no_loss():
     even = [judged(PAIR, "overall", {"overall": a}, {"overall": b}) for a, b in (("A", "B"), ("B", "A"))] * 10
     nothing = [unasked(PAIR._replace(model=""), "overall")] * 20
