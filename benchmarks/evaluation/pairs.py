@@ -31,8 +31,9 @@ PROTOCOL = {
     "pairs": "each pair is judged in both orders, all criteria in one question; a win is a pair whose verdict names the model "
     "in both, a loss one whose verdicts name the base in both, anything else is a tie. Win rate: (wins + ties / 2) / pairs",
     "pairs that aren't asked": "the same text twice is a tie; an empty text loses against one that isn't; both are counted",
-    "flips": "verdicts that name the same place in both orders, a share of the pairs that were asked",
-    "pairs left out": "those with a verdict that can't be read, or that the judge didn't give, in either order; counted",
+    "flips": "verdicts that name the same place in both orders, a share of the pairs that were judged: both verdicts read",
+    "pairs left out": "those with a verdict that can't be read, or that the judge didn't give, in either order; counted. "
+    "Where all verdicts are such there is no rate",
     "length-controlled win rate": "a logistic regression of the outcome (1, 1/2, 0) on the difference of the texts' lengths in "
     f"characters, divided by its root mean square, with a ridge of {RIDGE}, read at no difference; an empty text is no "
     "short one, so its pair counts as in the win rate. After the idea of AlpacaEval 2 (Dubois et al. 2024), which "
@@ -156,11 +157,13 @@ def scores(name: str, criterion: str, outcomes: Sequence[Outcome], seed: int) ->
     """What the outcomes of one set by one criterion come to."""
     told = [outcome for outcome in outcomes if outcome.winner is not None]
     asked = [outcome for outcome in told if outcome.asked]
+    if not asked and len(told) < len(outcomes):  # the judge gave nothing: pairs that need none aren't what it would say
+        told = []
     won = np.array([WORTH[outcome.winner or TIE] for outcome in told])
     longer = np.array([outcome.longer for outcome in told], dtype=float)
     counts = {
         "pairs": len(outcomes),
-        "asked": len(asked),
+        "judged": len(asked),
         **Counter(outcome.why for outcome in outcomes if outcome.why),
     }
     lengths = {"model longer": int((longer > 0).sum()), "base longer": int((longer < 0).sum())}

@@ -216,7 +216,7 @@ def test_checklists_and_pairs_are_judged_counted_and_kept(serve, tmp_path):
         assert scores["writingbench", f"win rate, {criterion}", against].value == 1
         stories = scores["writingprompts", f"win rate, {criterion}", against]
         assert (stories.value, stories.n) == (pytest.approx(2 / 3), 3)  # two won, an empty one lost
-        assert stories.counts == {"pairs": 3, "asked": 2, "empty (model)": 1, "no pair of texts": 1}
+        assert stories.counts == {"pairs": 3, "judged": 2, "empty (model)": 1, "no pair of texts": 1}
     sampled = [row for row in server.received if "Text A" not in row["messages"][0]["content"]]
     assert {(row["temperature"], row["top_p"], row["max_tokens"]) for row in sampled} == {(1.0, 0.95, 2048)}
     grades_kept = [json.loads(line) for line in (run.output / suite.NAME / "grades.jsonl").read_text().splitlines()]

@@ -81,7 +81,7 @@ def test_what_was_won_tied_lost_and_left_out_adds_up(quick, tmp_path):
     assert (found["flips"].value, found["flips"].n) == (pytest.approx(2 / 5), 5)
     assert found["win rate"].counts == {
         "pairs": 12,
-        "asked": 5,
+        "judged": 5,
         "unreadable verdict": 2,
         "verdict out of tokens": 1,
         "failed": 1,
@@ -222,6 +222,16 @@ def test_quality_is_still_seen_where_length_is_controlled(tmp_path):
     found = by_metric(compare(judge, samples(2, 200, better=1.0, longer=20.0), ONE, 0, tmp_path))
     assert 0.55 < found["length-controlled win rate"].value < found["win rate"].value
     assert found["length-controlled win rate"].low > 0.5
+
+
+def test_empty_texts_alone_are_no_win_rate_where_no_verdict_could_be_read():
+    unread = [judged(PAIR, "overall", "unreadable verdict", {"overall": "B"})] * 20
+    empty = [unasked(PAIR._replace(base=""), "overall")] * 10
+    found = by_metric(scores("s", "overall", [*unread, *empty], 0))
+    for metric in ("win rate", "length-controlled win rate", "wins"):
+        assert (found[metric].value != found[metric].value, found[metric].n) == (True, 0)
+    assert found["win rate"].counts == {"pairs": 30, "unreadable verdict": 20, "empty (base)": 10}
+    assert by_metric(scores("s", "overall", empty, 0))["win rate"].value == 1
 
 
 def test_a_text_that_is_missing_is_no_short_text_and_length_excuses_no_loss():

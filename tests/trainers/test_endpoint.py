@@ -12,7 +12,7 @@ from chat_server import Answer, Endpoint, says
 from spy_env import Document, Rules, Stage, deal, read_games
 from spy_env.records import to_json
 from trainers import play
-from trainers.engines import EndpointEngine, Failed, Reply, Request, Sampling
+from trainers.engines import EndpointEngine, Failed, Request, Sampling
 from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
 
 pytest.importorskip("openai", reason="endpoints are asked through OpenAI's client")
@@ -85,11 +85,6 @@ def test_a_prefill_is_left_out_and_none_is_recorded(serve):
 def test_an_answer_that_ran_out_of_tokens_is_truncated(serve, finish_reason, truncated):
     (reply,) = engine_of(serve(lambda *_: says("so far", finish_reason))).generate(requests("hello"))
     assert (reply.text, reply.truncated) == ("so far", truncated)
-
-
-def test_a_model_that_thinks_until_its_tokens_are_gone_answers_nothing(serve):
-    (reply,) = engine_of(serve(lambda *_: says(None, "length"))).generate(requests("hello"))
-    assert reply == Reply("", truncated=True)
 
 
 def test_an_answer_that_gives_no_finish_reason_is_taken_as_whole(serve):
