@@ -25,19 +25,7 @@ from benchmarks.evaluation.run import Calls, Run
 from trainers import disk
 
 PACKAGES = (
-    *(
-        "spy-env",
-        "torch",
-        "transformers",
-        "vllm",
-        "openai",
-        "datasets",
-        "lm-eval",
-        "math-verify",
-        "rouge",
-        "rouge-score",
-    ),
-    *("jieba", "scipy", "numpy"),
+    "spy-env torch transformers vllm openai datasets lm-eval math-verify rouge rouge-score jieba scipy numpy".split()
 )
 
 
@@ -240,5 +228,5 @@ def _keep_to_one_model(output: Path, about: Mapping[str, Any]) -> None:
 def _say_plan(suites: Sequence[Suite], run: Run, items: Mapping[str, Any], args: argparse.Namespace) -> None:
     for suite in suites:
         calls = suite.calls(run, items[suite.NAME], bool(args.base), bool(args.judge))
-        each = " of each model" if args.base else ""
+        each = " of each model" if args.base and suite.NAME != "alignment" else ""  # a base plays no games
         run.say(f"{suite.NAME}: {calls.texts} texts{each}, at most {calls.questions} questions to the judge")
