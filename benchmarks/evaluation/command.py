@@ -25,7 +25,8 @@ from benchmarks.evaluation.run import Calls, Run
 from trainers import disk
 
 PACKAGES = (
-    "spy-env torch transformers vllm openai datasets lm-eval math-verify rouge rouge-score jieba scipy numpy".split()
+    *("spy-env", "torch", "transformers", "vllm", "openai", "datasets", "lm-eval", "math-verify"),
+    *("rouge", "rouge-score", "jieba", "scipy", "numpy"),
 )
 
 
