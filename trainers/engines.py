@@ -151,17 +151,28 @@ class EndpointEngine:
     def as_answered(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failed]]:
         """Each request's place and answer, as they come; a request is taken from ``requests`` when it is its turn.
 
-        Whoever stops iterating waits for what is under way, at most ``concurrency`` answers, and gets none of them.
+        Whoever stops iterating waits for what is under way, at most ``concurrency`` answers, and gets none of them. After
+        Ctrl-C they are waited for, too, and come; then it is raised.
         """
         with ThreadPoolExecutor(self._concurrency) as pool:
             numbered, going = enumerate(requests), dict[Future[Reply | Failed], int]()
+            stopped: KeyboardInterrupt | None = None
             while True:
-                for i, request in islice(numbered, self._concurrency - len(going)):
+                for i, request in islice(numbered, 0 if stopped else self._concurrency - len(going)):
                     going[pool.submit(self._one, request)] = i
                 if not going:
-                    return
-                for done in wait(going, return_when=FIRST_COMPLETED).done:
-                    yield going.pop(done), done.result()
+                    break
+                try:
+                    done = wait(going, return_when=FIRST_COMPLETED).done
+                except KeyboardInterrupt as error:
+                    if stopped:
+                        raise
+                    stopped = error
+                    continue
+                for future in done:
+                    yield going.pop(future), future.result()
+            if stopped:
+                raise stopped
 
     def _one(self, request: Request) -> Reply | Failed:
         sampling = request.sampling

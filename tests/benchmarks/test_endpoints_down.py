@@ -1,5 +1,8 @@
 """When an endpoint counts as down, and what becomes of the answers that are under way."""
 
+import signal
+import threading
+
 import pytest
 from chat_server import Answer, says
 
@@ -50,6 +53,23 @@ def test_answers_under_way_when_an_endpoint_dies_are_kept(serve):
     assert error is not None
     assert seen["0"].text == "yes"
     assert len(server.received) < FAILURES_IN_A_ROW + 4
+
+
+def test_answers_under_way_when_the_user_stops_are_kept_and_nothing_more_is_asked(serve):
+    server = serve(lambda *_: says("yes")._replace(after=0.5))
+    engine = EndpointEngine(server.url, "m", timeout=5, retries=0, concurrency=4)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop = threading.Timer(0.25, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    seen = []
+    try:
+        stop.start()
+        with pytest.raises(KeyboardInterrupt):
+            seen.extend(engine.as_answered(Request(str(i), str(i), Sampling(5)) for i in range(40)))
+    finally:
+        stop.join()
+        signal.signal(signal.SIGINT, before)
+    assert len(server.received) == 4
+    assert sorted(place for place, _ in seen) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("count", [1, 3])
