@@ -123,8 +123,11 @@ class EndpointEngine:
         timeout: float = 120.0,
         retries: int = 3,
         concurrency: int = 16,
+        template_options: dict[str, Any] | None = None,
     ) -> None:
         """Talk to the endpoint at ``url`` (such as ``http://localhost:8000/v1``). ``timeout`` in seconds, for one request.
+
+        ``template_options`` go to the server's chat template, which vLLM's and SGLang's take and OpenAI's own refuses.
 
         Raises:
             ValueError: the ``api`` extra isn't installed.
@@ -142,6 +145,7 @@ class EndpointEngine:
             http_client=openai.DefaultHttpxClient(event_hooks={"response": [_deadline(timeout)]}),
         )
         self._model, self._concurrency, self._url = model, concurrency, url
+        self._template_options = template_options or {}
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """Send all requests, ``concurrency`` at a time."""
@@ -177,8 +181,10 @@ class EndpointEngine:
     def _one(self, request: Request) -> Reply | Failed:
         sampling = request.sampling
         only_if_asked: dict[str, Any] = {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
-        if sampling.top_k:  # no part of OpenAI's protocol; servers of open models take it
-            only_if_asked["extra_body"] = {"top_k": sampling.top_k}
+        # No part of OpenAI's protocol; servers of open models take both.
+        beyond = {"top_k": sampling.top_k, "chat_template_kwargs": self._template_options}
+        if any(beyond.values()):
+            only_if_asked["extra_body"] = {name: value for name, value in beyond.items() if value}
         try:
             answer: Any = self._client.chat.completions.create(
                 model=self._model,

@@ -17,8 +17,10 @@ from typing import Any, Protocol
 
 from benchmarks.evaluation import plots, report, tables
 from benchmarks.evaluation.contestants import Contestant, contestant
+from benchmarks.evaluation.costs import CostCapError
 from benchmarks.evaluation.data_sets import file_of
 from benchmarks.evaluation.flags import SUITES, judge_settings_of, loading_of, parser, run_of
+from benchmarks.evaluation.generations import UnreachableError
 from benchmarks.evaluation.judge import Judge, JudgeSettings
 from benchmarks.evaluation.results import Results, write_results
 from benchmarks.evaluation.run import Calls, Run
@@ -60,11 +62,11 @@ def main(argv: Sequence[str]) -> int:
             raise ValueError(
                 f"nothing to evaluate: --data {run.data} has a file for no suite's data sets; name another"
             )
+    contestants = [] if args.dry_run else _contestants(args)
     items = {suite.NAME: suite.items(run) for suite in suites}
     if args.dry_run:
         _say_plan(suites, run, items, args)
         return 0
-    contestants = _contestants(args)
     about = _about(args, contestants, settings)
     with _alone_in(run.output):
         _keep_to_one_model(run.output, about)
@@ -77,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
     if missing:
         run.say(
             f"answers of {' and '.join(missing)} could not be had and are left out of the numbers (counted there as failed); the "
-            "same command asks for them again"
+            "same command asks for them again. What an endpoint refuses as too long fits with --max_len"
         )
     return 1 if missing else 0
 
@@ -90,7 +92,7 @@ def _suite(name: str) -> Suite:
 def _has_data(suite: Suite, run: Run) -> bool:
     """Whether there is anything for a suite; ``all`` says which it leaves out."""
     wanted = run.chosen(suite.SETS)
-    if run.games and suite.NAME == "alignment":
+    if suite.NAME == "alignment" and (run.games or set(run.tasks) - set(Run.TASKS)):
         return True
     if not wanted:
         run.say(f"{suite.NAME} is left out: none of its sets is named")
@@ -121,17 +123,21 @@ def _score(
     judge: Judge | None,
     about: Mapping[str, Any],
 ) -> list[str]:
-    """Each suite's numbers, on disk as soon as it has them: a judge that fails a later one takes nothing away.
+    """Each suite's numbers, on disk as soon as it has them. Returns the suites that lack answers which couldn't be had.
 
-    Returns the suites that lack answers which the infrastructure failed.
+    Raises:
+        UnreachableError, CostCapError: the judge's, once every suite has what needs no judge.
     """
-    missing = []
+    missing, stopped = [], None
     for suite in suites:
-        results = suite.score(run, items[suite.NAME], answers[suite.NAME], judge)
-        if cut := about["max_new_tokens"]:
-            results = replace(
-                results, notes=[f"every answer is cut at {cut} new tokens (--max_new_tokens)", *results.notes]
-            )
+        mine = (run, items[suite.NAME], answers[suite.NAME])
+        try:
+            results = suite.score(*mine, None if stopped else judge)
+        except (UnreachableError, CostCapError) as error:
+            stopped = error
+            results = suite.score(*mine, None)
+        notes = [*_lengths(about), *([f"the judge's numbers are missing: {stopped}"] if stopped else [])]
+        results = replace(results, notes=[*notes, *results.notes])
         folder = run.output / suite.NAME
         told = {**about, "judging": judge.about()} if judge else about
         write_results(results, folder, told)
@@ -142,7 +148,18 @@ def _score(
         print(f"report: {report.write_report(run.output)}")
         if any("failed" in what for score in results.scores for what in score.counts):
             missing.append(suite.NAME)
+    if stopped:
+        raise stopped
     return missing
+
+
+def _lengths(about: Mapping[str, Any]) -> list[str]:
+    """What bounds texts beside the protocol."""
+    notes = [f"every answer is cut at {cut} new tokens (--max_new_tokens)"] if (cut := about["max_new_tokens"]) else []
+    for role in ("model", "base"):
+        if about[role] and (longest := about[role]["max_len"]):
+            notes.append(f"{role}: prompt and answer have {longest} tokens together")
+    return notes
 
 
 def _contestants(args: argparse.Namespace) -> list[Contestant]:

@@ -24,7 +24,8 @@ WEIGHTS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 class Contestant:
     """A model that answers. ``fingerprint`` changes with its weights and engine; ``max_len`` is prompt + reply in tokens, or None.
 
-    ``max_new_tokens`` bounds every answer below its protocol's length, for trying things out; None doesn't.
+    ``max_new_tokens`` bounds every answer below its protocol's length, for trying things out; None doesn't. ``opening``:
+    what the chat template has begun the answer with, such as ``<think>``; else unfinished thinking would pass for an answer.
     """
 
     role: str  # "model" or "base"
@@ -34,6 +35,7 @@ class Contestant:
     max_len: int | None
     load: Callable[[], Engine]
     max_new_tokens: int | None = None
+    opening: str = ""
     _engine: Engine | None = field(default=None, repr=False)
 
     @property
@@ -93,14 +95,16 @@ def contestant(role: str, name: str, loading: Loading) -> Contestant:
     """
     if endpoint := url_and_model(name):
         url, model = endpoint
-        key = os.environ.get("OPENAI_API_KEY", "none")
+        key, options = os.environ.get("OPENAI_API_KEY", "none"), loading.template_options
         return Contestant(
             role,
             name,
-            f"{url}#{model}",
+            f"{url}#{model}" + (f" {options}" if options else ""),
             EstimatedReader(),
             loading.max_len,
-            lambda: EndpointEngine(url, model, key, loading.timeout, concurrency=loading.concurrency),
+            lambda: EndpointEngine(
+                url, model, key, loading.timeout, concurrency=loading.concurrency, template_options=options
+            ),
         )
     return _local(role, name, loading)
 
@@ -135,7 +139,14 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
         _EncodedReader(encoder),
         max_len,
         lambda: _engine(folder, encoder, max_len, loading),
+        opening=_opening(encoder),
     )
+
+
+def _opening(encoder: Any) -> str:
+    """What the chat template puts into the answer: an opened ``<think>``, or nothing that matters here."""
+    prompt: str = encoder.tokenizer.decode(encoder.encode("?"), skip_special_tokens=False)
+    return "<think>" if prompt.rstrip().endswith("<think>") else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,11 @@ def parser() -> argparse.ArgumentParser:
         "--data", help="folder of JSONL files, one a data set, instead of the hub; 'samples': two invented items each"
     )
     what.add_argument("--sets", nargs="+", default=(), metavar="SET", help="only these data sets of the suite")
-    what.add_argument("--limit", type=int, help="items of each data set, drawn by the seed; games of each task")
+    what.add_argument(
+        "--limit",
+        type=int,
+        help="items of each data set, drawn by the seed; games of each task, of saved ones the first",
+    )
     what.add_argument("--seed", type=int, default=0)
     what.add_argument(
         "--aime_samples",
@@ -63,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--tasks",
         nargs="+",
-        default=("summarization", "creative_writing"),
+        default=Run.TASKS,
         metavar="TASK",
         help="of the alignment study",
     )
@@ -139,6 +143,9 @@ def judge_settings_of(args: argparse.Namespace) -> JudgeSettings | None:
         ValueError: it is no endpoint, or its settings can't be.
     """
     if not args.judge:
+        for flag in ("judge_price", "judge_max_cost"):
+            if getattr(args, flag) is not None:
+                raise ValueError(f"--{flag} is given and no --judge; name the judge, or leave it out")
         return None
     endpoint = url_and_model(args.judge)
     if endpoint is None:

@@ -93,7 +93,7 @@ def _kept(reply: Reply | Failed, key: str, ask: Ask, who: Contestant, finished: 
             set=ask.set,
             item=ask.item,
             sample=ask.sample,
-            text=reply.text,
+            text=who.opening + reply.text,
             truncated=reply.truncated,
             usage=reply.usage,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 Say = Callable[[str], None]
 
@@ -14,13 +14,14 @@ Say = Callable[[str], None]
 class Run:
     """One call of ``spyrl eval``. ``None`` and empty mean the suite's own default."""
 
+    TASKS: ClassVar = ("summarization", "creative_writing")
     output: Path
     data: Path | None = None  # a folder of JSONL files instead of the hub
     limit: int | None = None  # items of each data set, or games of each task
     sets: tuple[str, ...] = ()  # only these data sets
     seed: int = 0
     samples: int = 16  # of each AIME problem (k)
-    tasks: tuple[str, ...] = ("summarization", "creative_writing")  # of the alignment study
+    tasks: tuple[str, ...] = TASKS  # of the alignment study
     games: tuple[Path, ...] = ()  # saved games for the alignment study, instead of new ones
     say: Say = field(default=print, compare=False)
 

@@ -140,3 +140,26 @@ def test_a_folder_s_engine_answers(folder):
     replies = who.engine.generate([Request("plum fig", str(i), Sampling(5, greedy=True)) for i in range(2)])
     assert replies[0].ids == replies[1].ids
     assert who.engine.count_tokens("plum fig", "") == who.reader.count_tokens("plum fig", "")
+
+
+def test_thinking_that_the_template_opens_and_the_model_never_closes_is_no_answer(tmp_path):
+    from transformers import AutoTokenizer
+
+    from benchmarks.byte_model import random_qwen3
+    from benchmarks.evaluation.finished import Finished
+    from benchmarks.evaluation.generations import Ask, answer_all
+    from trainers.engines import Sampling, ScriptedEngine
+
+    folder = random_qwen3(str(tmp_path / "model"), small=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    closed = contestant("model", folder, Loading())
+    tokenizer.chat_template = tokenizer.chat_template.replace("assistant\n", "assistant\n<think>\n")
+    tokenizer.save_pretrained(folder)
+    opened = contestant("model", folder, Loading())
+    assert (closed.opening, opened.opening) == ("", "<think>")
+    replies = {"a": r"First guess \boxed{18}. But", "b": r"So. </think> It is \boxed{17}."}
+    opened.load = lambda: ScriptedEngine(lambda prompt: replies[prompt])
+    asks = [Ask("set", name, name, Sampling(9)) for name in replies]
+    unfinished, finished = answer_all(opened, asks, Finished(tmp_path / "generations.jsonl"), 0, "texts")
+    assert (unfinished.said, finished.said) == ("", r"It is \boxed{17}.")
+    assert not unfinished.failed

@@ -94,6 +94,7 @@ def test_a_dry_run_says_how_much_would_be_asked_for_and_asks_nothing(command, tm
         (["--judge", "gpt-4o"], "--judge is 'gpt-4o'; give URL:model"),
         (["--judge", "http://localhost:1/v1"], "names no model"),
         (["--judge_max_cost", "5"], "judge_price"),
+        (["--judge", "", "--judge_price", "1", "2"], "--judge_price is given and no --judge"),
         (["--games", "g.jsonl"], "--games are for the alignment study"),
         (["--data", "nowhere"], "'nowhere', which is no folder"),
         (["--chat_template_kwargs", "[1]"], "give a JSON object"),
@@ -168,3 +169,30 @@ def test_a_model_against_itself_is_asked_twice(command):
     same = f"{server.url}:m"
     assert cli.main(command("creative_writing", "--base", same, "--sets", "writingprompts")) == 0
     assert len(server.received) == 2
+
+
+def test_a_judge_that_is_down_takes_no_other_number_away(command, tmp_path, capsys):
+    command.servers["judge"].answer = lambda prompt, asked: Answer(b"{}", 401)
+    assert cli.main(command("all", "--sets", "samsum", "writingprompts", "--judge_retries", "0")) == 2
+    assert "gave no answer" in capsys.readouterr().err
+    told = json.loads((tmp_path / "out/summarization/results.json").read_text(encoding="utf-8"))
+    assert {score["metric"].partition(" ")[0] for score in told["scores"]} == {"rouge-l", "rougeL"}
+    assert any("the judge's numbers are missing" in note for note in told["notes"])
+    assert (tmp_path / "out/creative_writing/results.json").exists()
+    asked_by_the_first = len(command.servers["judge"].received)
+    assert asked_by_the_first < 20  # the second suite asked nothing more
+
+
+def test_an_endpoint_is_told_what_its_chat_template_takes(command):
+    options = '{"enable_thinking": false}'
+    assert cli.main(command("summarization", "--sets", "samsum", "--chat_template_kwargs", options)) == 0
+    assert {str(request["chat_template_kwargs"]) for request in command.servers["model"].received} == {
+        "{'enable_thinking': False}"
+    }
+    assert all("chat_template_kwargs" not in request for request in command.servers["judge"].received)
+
+
+def test_the_room_of_a_model_stands_beside_its_numbers(command, tmp_path):
+    assert cli.main(command("summarization", "--sets", "samsum", "--max_len", "3000")) == 0
+    table = (tmp_path / "out/summarization/table.md").read_text(encoding="utf-8")
+    assert "model: prompt and answer have 3000 tokens together" in table
