@@ -179,8 +179,7 @@ def test_a_judge_that_is_down_takes_no_other_number_away(command, tmp_path, caps
     assert {score["metric"].partition(" ")[0] for score in told["scores"]} == {"rouge-l", "rougeL"}
     assert any("the judge's numbers are missing" in note for note in told["notes"])
     assert (tmp_path / "out/creative_writing/results.json").exists()
-    asked_by_the_first = len(command.servers["judge"].received)
-    assert asked_by_the_first < 20  # the second suite asked nothing more
+    assert len(command.servers["judge"].received) == 2  # one pair in both orders; later suites ask it nothing
 
 
 def test_an_endpoint_is_told_what_its_chat_template_takes(command):
