@@ -11,7 +11,7 @@ MEASURED: Mapping[str, str] = {
     "texts share the mean of their ranks",
     "ROUGE": "each output to the data set's own summary of the whole document, where it has one",
     "hidden words held": "share of the content words that stand in the hidden span and nowhere else in the document "
-    "(numbers, words of 3 letters or more that are no function words; pairs of characters in Chinese)",
+    "(numbers, words of 4 letters or more that are no function words; pairs of characters in Chinese)",
     "ranks": "1 is best; values become ranks within their game, ties share the mean",
     "sign": "positive: more votes, worse rank (votes mean quality); 0: votes say nothing; negative: votes go to the better",
     "Spearman, pooled within games": "votes and ranks as ranks within each game, about the game's mean; covariances "

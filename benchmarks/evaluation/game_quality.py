@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.evaluation.generations import Answer
-from benchmarks.evaluation.hidden_words import coverage, only_hidden
 from benchmarks.evaluation.ranking import read_ranking
 from benchmarks.evaluation.within_games import Ordered, ranks
 from spy_env import Game, Seat
+from spy_env.diagnostics.proxies import hidden_words
+from spy_env.diagnostics.wording import coverage
 from spy_env.rewards import count_votes
 
 Values = dict[Seat, float]
@@ -65,7 +66,7 @@ def hidden_words_held() -> Measure:
     """The share that each output holds of the content words that only the hidden span has."""
 
     def values(game: Game) -> Values | str:
-        if not (words := only_hidden(game)):
+        if not (words := hidden_words(game)):
             return "nothing hidden that stands nowhere else"
         return {seat: coverage(performance.text, words) for seat, performance in game.performances().items()}
 
