@@ -10,6 +10,7 @@ from typing import Any
 
 from spy_env.advantages import detection_advantages, performing_advantages
 from spy_env.ballot import NO_ANSWER, UNREADABLE
+from spy_env.diagnostics.proxies import proxies
 from spy_env.game import Game, Stage
 from spy_env.observations import observe
 from spy_env.origin import Origin
@@ -77,9 +78,10 @@ def _document_parts(game: Game) -> list[tuple[str, bool]]:
 
 
 def _performances(game: Game) -> dict[Seat, Facts]:
-    replies = game.replies[Stage.PERFORMING]
+    replies, measures = game.replies[Stage.PERFORMING], proxies(game)
     return {
         seat: {
+            "measures": {name: by_seat[seat] for name, by_seat in measures.items()},
             "text": shown.text or NO_ANSWER,
             "said": replies[seat].prefix + replies[seat].text,
             "unmarked": not shown.marked,

@@ -74,7 +74,7 @@ function performancesSection(game, told, actions) {
 }
 
 function card(seat, game, told, actions) {
-  const { text, said, unmarked, truncated, cut } = game.performances[seat];
+  const { text, said, unmarked, truncated, cut, measures } = game.performances[seat];
   const spy = told && seat === game.spy;
   const badges = [spy ? badge("spy", "spy") : null, unmarked ? badge("quiet", "no answer marker") : null];
   badges.push(truncated ? badge("warn", "cut off") : null, cut ? badge("quiet", `first ${cut} characters on the ballot`) : null);
@@ -86,9 +86,17 @@ function card(seat, game, told, actions) {
     { class: spy ? "card is-spy" : "card", "aria-label": nameOf(seat) },
     el("h4", {}, nameOf(seat), ...badges),
     el("div", { class: "text searched", dir: "auto" }, text),
+    told ? el("p", { class: "note" }, measured(measures)) : null,
     reply,
     guess,
   );
+}
+
+/** What diagnostics count of a performance; what was hidden comes into it, so it is told with the spy. */
+function measured(measures) {
+  return Object.entries(measures)
+    .map(([name, value]) => (name === "length" ? `${value} words` : `${name} ${Math.round(100 * value)} %`))
+    .join(" · ");
 }
 
 /** Content that is made when it is first unfolded. */

@@ -25,6 +25,7 @@ from spy_env import (
     viewer,
     write_games,
 )
+from spy_env.diagnostics.proxies import proxies
 from spy_env.origin import Origin, origin_of
 from spy_env.page.document import SCRIPTS, embedded_json, page_of, unpacked
 from spy_env.page.facts import facts_of, row_of
@@ -296,3 +297,11 @@ def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_performance_has_the_measures_that_diagnostics_take_of_it():
+    game = played()
+    found = facts_of(game, PLAIN)["performances"]
+    for name, by_seat in proxies(game).items():
+        assert {seat: shown["measures"][name] for seat, shown in found.items()} == by_seat
+    assert {"length", "copied share"} <= set(proxies(game))
