@@ -11,12 +11,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from benchmarks.evaluation.answers import Kind, bare, close, number, parts, settled, spelled, unnamed
+from benchmarks.evaluation.answers import Kind, bare, close, is_unit, number, parts, results, settled, spelled, unnamed
 
 MEMORY = 4 << 30  # bytes that one answer may take; ours
 POINTS = 4  # where formulas are compared by value; ours
@@ -28,6 +28,8 @@ def same(kind: Kind, answer: str, gold: str) -> bool:
     if (told := settled(kind, answer, gold)) is not None:
         return told
     said, true = spelled(answer), spelled(gold)
+    if "=" not in true and (found := results(said)):
+        return any(same(kind, result, gold) for result in found)
     said_name, true_name = unnamed(bare(said))[0], unnamed(bare(true))[0]
     if bool(said_name) != bool(true_name):  # x = 5 where 5 is asked for, or the other way round
         said, true = _value_named(said, said_name), _value_named(true, true_name)
@@ -101,9 +103,14 @@ def _equal(kind: Kind, said: str, true: str) -> bool:
 _WITH_UNIT = re.compile(r"(.*[\d}])\s+[a-zA-Z]")  # 0.065 m, where a number is asked for
 _RUN_OF_LETTERS = re.compile(r"(?<![\\a-zA-Z])(?<!_\{)[a-zA-Z]{2,3}(?![a-zA-Z(])")
 # In this order. A derivative is a symbol of its own, whichever way it is written.
-_FOR_THE_PARSER = [
+_FOR_THE_PARSER: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"\\(?:text|mathrm|textrm|mbox|rm)\s*\{([^{}]*)\}(?=\s*\})"), r"\1"),  # within a subscript
-    (re.compile(r"(?:\\(?:text|mathrm|textrm|mbox)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?\s*)+$"), ""),  # a unit
+    (
+        re.compile(
+            r"(?:(?:(?:\\cdot|/)\s*)?\\(?:text|mathrm|textrm|mbox)\s*\{(?:[^{}]|\{[^{}]*\})*\}(?:\^\{?-?\d\}?)?\s*)+$"
+        ),
+        lambda found: "" if is_unit(found[0]) else found[0],
+    ),
     (re.compile(r"\\frac\s*\{\s*d\s*([a-zA-Z])\s*\}\s*\{\s*d\s*t\s*\}"), r"\1_{1}"),
     (re.compile(r"\\dot\s*\{\s*([a-zA-Z])\s*\}(?!\s*_)"), r"\1_{1}"),
     (re.compile(r"\b([a-zA-Z])(?:\^\{?\s*\\prime\s*\}?|')(?!')"), r"\1_{1}"),

@@ -24,10 +24,14 @@ TOLERANCE = {  # relative, of numbers that aren't integers; of all numbers where
 
 # A letter by itself: "the answer is a photon" names none.
 _THE_ANSWER_IS = re.compile(r"(?i:answer is):?\s{0,3}\*{0,2}\(?([A-P])(?=[).,:;*\r\n]|$)")
-_LETTER = re.compile(r"[({\s]*([A-Pa-p])\s*(?:[)}.:,].*)?", re.DOTALL)
+_LETTER = re.compile(r"[({\s]*([A-Pa-p])\s*(?:(?:[)}.:,]|(?<=\s)[-–—]{1,3}\s).*)?", re.DOTALL)
 # Several letters name no one option. "A. B" may be a letter and its text.
 _SEVERAL = re.compile(
-    r"[({\s]*+[A-P][)}\s]*+(?:(?:[,;/&]|and\b|or\b)[,;/&({\s]*+(?:(?:and|or)\b[({\s]*+)?[A-P][)}.\s]*+)+"
+    r"[({\s]*+[A-P][)}\s]*+(?:(?:[,;/&–—-]|and\b|or\b)[,;/&({\s–—-]*+(?:(?:and|or)\b[({\s]*+)?[A-P][)}.\s]*+)+"
+)
+_ANNOUNCED = re.compile(
+    r"\b(?:(?:the|my|correct|right|final|best)\s+){0,3}(?:option|answer|choice)s?\b\s*(?:(?:is|are)\b)?\s*[:=]?\s*",
+    re.IGNORECASE,
 )
 
 
@@ -39,7 +43,7 @@ def final_answer(reply: str, kind: Kind) -> str | None:
     box = last_box(reply)
     if kind != "choice":
         return box
-    if box is not None and (letter := _LETTER.fullmatch(plain := _plain_text(box))):
+    if box is not None and (letter := _LETTER.fullmatch(plain := _ANNOUNCED.sub("", _plain_text(box)))):
         return None if _SEVERAL.fullmatch(plain) else letter[1].upper()
     said = _THE_ANSWER_IS.findall(after_thinking(reply)) if box is None else []
     return said[-1].upper() if said else None
@@ -50,8 +54,11 @@ _STYLED = re.compile(
 )
 
 
+_FULL_WIDTH = {0xFF01 + i: chr(0x21 + i) for i in range(94)}
+
+
 def _plain_text(text: str) -> str:
-    return _STYLED.sub(r" \1 ", text).replace("$", " ").replace("\\", " ").strip()
+    return _STYLED.sub(r" \1 ", text.translate(_FULL_WIDTH)).replace("$", " ").replace("\\", " ").strip()
 
 
 _CHARACTERS = str.maketrans(
@@ -60,8 +67,9 @@ _CHARACTERS = str.maketrans(
         "°": r"^\circ ", "√": r"\sqrt ", "≤": r"\le ", "≥": r"\ge ", "∪": r"\cup ", "∈": r"\in ", "±": r"\pm ",
         "²": "^2 ", "³": "^3 ", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "’": "'", "θ": r"\theta ", "α": r"\alpha ",
         "$": " ", "~": " ", "\t": " ", "\n": " ", "\r": " ",
-        **{chr(0xFF01 + i): chr(0x21 + i) for i in range(94)},
+        "≈": r"\approx ",
     }
+    | {chr(code): plain for code, plain in _FULL_WIDTH.items()}
 )  # fmt: skip
 # In this order: each reads what those before it wrote.
 _SPELLINGS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
@@ -78,10 +86,12 @@ _SPELLINGS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] =
     (re.compile(r"\\(?:frac|sqrt)(?=\s*\d)\s*(\d)"), lambda found: found[0].rstrip()[:-1].rstrip() + "{" + found[1] + "}"),
     (re.compile(r"(\\frac\s*\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
     (re.compile(r"\bnp\.([a-z]+)"), r"\\\1 "),
+    (re.compile(r"(?<![a-zA-Z\\])pi(?![a-zA-Z])"), r"\\pi "),
     (re.compile(r"\\exp\s*\{"), "e^{"),
     (re.compile(r"(?<=\d)\.(?=/)"), ""),  # -1./3
     (re.compile(r"\s+(?:and|or)\s+|\\(?:text|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}"), ","),
     (re.compile(r",\s*,"), ","),
+    (re.compile(r"^\s*(?:=|\\(?:approx|simeq|sim)(?![a-zA-Z]))"), ""),
 ]  # fmt: skip
 _ONE_IN_BRACES = re.compile(r"([_^])\{(\w)\}")
 _SPACES = re.compile(r"\s+")
@@ -90,11 +100,12 @@ _END = " .,;:"
 
 
 def spelled(answer: str) -> str:
-    """An answer in one spelling: without styles, spacing, currency, per cent and degree signs."""
+    """An answer in one spelling: without spacing, outer braces, currency, per cent and degree signs."""
     text = answer.translate(_CHARACTERS)
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
-    return _SPACES.sub(" ", text).strip(_END)
+    text = _SPACES.sub(" ", text).strip(_END)
+    return text[1:-1].strip(_END) if text.startswith("{") and _encloses(text) else text
 
 
 def bare(answer: str) -> str:
@@ -114,7 +125,10 @@ def unnamed(answer: str) -> tuple[str, str]:
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,60})"
 _DECIMAL = rf"{_DIGITS}?(?:(?<=\d)\.\d{{0,60}}|\.\d{{1,60}})?"
-_UNIT = r"(?:\s*\\(?:text|mathrm|mbox|textrm|rm|operatorname)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?|\s+(?!pi\b|and\b|or\b)[a-zA-Z]{2,}|\s*/\s*[a-zA-Z]+|(?<=[a-z}])\^\{?-?\d\}?){0,8}"
+_UNIT = (
+    r"(?P<unit>(?:\s*(?:(?:\\cdot|/)\s*)?\\(?:text|mathrm|mbox|textrm|rm|operatorname)\s*\{(?:[^{}]|\{[^{}]*\})*\}(?:\^\{?-?\d\}?)?"
+    r"|\s+(?:[a-zA-Z]{2,}|[a-zA-Z](?=\s*/))|\s*/\s*[a-zA-Z]+|(?<=[a-z}])\^\{?-?\d\}?){0,8})"
+)
 _POWER = r"(?:\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*(?:\{\s*([+-]?\d{1,4})\s*\}|([+-]?\d{1,4}))|[eE]([+-]?\d{1,4}))?"
 _NUMBER = re.compile(rf"\s*([+-]?)\s*({_DECIMAL}){_POWER}{_UNIT}\s*\.?")
 _FRACTION = re.compile(
@@ -124,22 +138,68 @@ _FRACTION = re.compile(
 _LARGEST_EXPONENT = 400  # past what any measurement is; keeps numbers small
 
 
+_SCALES = {
+    "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+# Words that make another number of the one before them.
+_NO_UNITS = {
+    "plus", "minus", "times", "over", "divided", "multiplied", "sqrt", "root", "log", "ln", "lg", "exp", "sin",
+    "cos", "tan", "cot", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "pi", "inf", "infty", "infinity",
+    "mod", "modulo", "choose", "factorial", "raised", "or", "halves", "thirds", "tenths", "hundredths",
+    "thousandths",
+}  # fmt: skip
+# Of one and two letters only these: others are products of symbols.
+_SHORT_UNITS = {
+    "m", "s", "g", "h", "d", "l", "t", "K", "L", "N", "J", "W", "V", "A", "C", "T", "F", "H", "S", "M", "G", "cm",
+    "mm", "km", "nm", "fm", "pm", "kg", "mg", "ng", "lb", "oz", "ft", "in", "yd", "mi", "hr", "ms", "ns", "ps",
+    "ml", "mL", "dL", "kL", "cc", "eV", "kW", "MW", "GW", "Hz", "kJ", "MJ", "kN", "kV", "mV", "mA", "Pa", "pc",
+    "AU", "au", "am", "kB", "MB", "GB", "TB", "dB", "of", "by", "at", "to", "on", "an", "as", "is",
+}  # fmt: skip
+_NO_WORDS = re.compile(r"\\(?:(?:text|math)[a-z]*|mbox|rm|operatorname|cdot|times|mu|Omega|AA|circ)(?![a-zA-Z])")
+_LONE_DIGIT = re.compile(r"(?<![\w^])(?<!\^[{-])(?<!\^\{-)(?<![a-zA-Z]-)\d")
+
+
+def is_unit(text: str) -> bool:
+    """Whether what stands behind a number is a unit, or words that leave the number as it is."""
+    return _scale(text) == 1
+
+
+def _scale(behind: str) -> int:
+    """What the words behind a number multiply it by; 0 where they make something else of it."""
+    scale, found = 1, re.findall("[a-zA-Z]+", _NO_WORDS.sub(" ", behind))
+    while found and found[0].casefold() in _SCALES:
+        scale *= _SCALES[found.pop(0).casefold()]
+    if _LONE_DIGIT.search(behind) or found[:1] in (["squared"], ["cubed"]):  # inches squared are a unit
+        return 0
+    return scale if all(map(_is_unit_word, found)) else 0
+
+
+def _is_unit_word(word: str) -> bool:
+    if len(word) < 3:
+        return word in _SHORT_UNITS
+    return word.casefold() not in _NO_UNITS | _SCALES.keys() and not set(word) <= set("abcxyz")
+
+
 def number(answer: str) -> Fraction | None:
-    """The number that a spelled answer is, exactly; a unit behind it is left out. None where it is something else."""
+    """The number that a spelled answer is, exactly, "18 million" too; a unit behind it is left out.
+
+    None where it is something else.
+    """
     if len(answer) > 300:
         return None
     if found := _NUMBER.fullmatch(answer):
-        sign, digits, *powers = found.groups()
+        sign, digits, *powers, unit = found.groups()
         exponent = int(next((power for power in powers if power), "0"))
         digits = digits.replace(",", "")
-        if not any(character.isdigit() for character in digits) or abs(exponent) > _LARGEST_EXPONENT:
+        scale = _scale(unit)
+        if not any(character.isdigit() for character in digits) or abs(exponent) > _LARGEST_EXPONENT or not scale:
             return None
-        return (-1 if sign == "-" else 1) * Fraction(digits) * Fraction(10) ** exponent
+        return (-1 if sign == "-" else 1) * Fraction(digits) * Fraction(10) ** exponent * scale
     if found := _FRACTION.fullmatch(answer):
-        sign, whole, top, bottom, first, second = found.groups()
-        if not int(bottom or second):
+        sign, whole, top, bottom, first, second, unit = found.groups()
+        if not int(bottom or second) or not (scale := _scale(unit)):
             return None
-        value = int(whole or 0) + Fraction(int(top or first), int(bottom or second))
+        value = (int(whole or 0) + Fraction(int(top or first), int(bottom or second))) * scale
         return -value if sign == "-" else value
     return None
 
@@ -184,6 +244,29 @@ def close(said: Fraction, true: Fraction, kind: Kind) -> bool:
 
 
 _OPEN, _CLOSED = {"(": ")", "[": "]", "{": "}"}, ")]}"
+_RELATION = re.compile(r"=|\\(?:approx|simeq)(?![a-zA-Z])|[(\[{)\]}]")
+_NO_CHAIN = re.compile(r"[,&<>]|\\\\|\\(?:le|ge|ne|neq|lt|gt|in|pm|equiv)(?![a-zA-Z])")
+
+
+def results(answer: str) -> list[str]:
+    """What a chain of equations comes to: its last member, and the one before where the last is its approximation.
+
+    Empty where a spelled answer is no such chain: in lists and inequalities, ``=`` is part of each.
+    """
+    if _NO_CHAIN.search(answer):
+        return []
+    members, relations, depth, begin = [], [], 0, 0
+    for found in _RELATION.finditer(answer):
+        if found[0] in "([{)]}":
+            depth += 1 if found[0] in _OPEN else -1
+        elif depth == 0:
+            members.append(answer[begin : found.start()].strip())
+            relations.append(found[0])
+            begin = found.end()
+    members.append(answer[begin:].strip())
+    if not relations or not all(members):
+        return []
+    return members[-1:] if relations[-1] == "=" else members[-2:]
 
 
 def parts(answer: str) -> tuple[str, list[str]]:

@@ -193,8 +193,13 @@ def _either(columns: Sequence[str]) -> str:
 
 
 def _give_ids(rows: Sequence[dict[str, Any]]) -> None:
-    """Rows without an id of their own are named by their place."""
+    """Rows without an id of their own are named by their place, apart from those that have one."""
     counted = Counter(row["id"] for row in rows)
+    taken = {name for name, count in counted.items() if name and count == 1}
     for number, row in enumerate(rows):
         if not row["id"] or counted[row["id"]] > 1:
-            row["id"] = f"{row['id']}#{number}"
+            name = f"{row['id']}#{number}"
+            while name in taken:
+                name += "#"
+            taken.add(name)
+            row["id"] = name

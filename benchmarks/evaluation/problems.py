@@ -16,6 +16,7 @@ from benchmarks.evaluation.data_sets import DataSet, Hub, Items, read_set
 
 LETTERS = "ABCDEFGHIJKLMNOP"
 MOST_OPTIONS = len(LETTERS)
+UNREADABLE, ALIKE = "unreadable gold answer", "right answer among the wrong ones"
 
 
 class Problem(NamedTuple):
@@ -92,7 +93,7 @@ def read_problems(name: str, folder: Path | None, limit: int | None, seed: int) 
     """The problems of a data set by its name, or None where ``folder`` has no file for it.
 
     Raises:
-        ValueError: the data can't be read, a column is missing, or no problem has a readable gold answer.
+        ValueError: the data can't be read, a column is missing, or no problem can be graded.
     """
     problem_set = PROBLEM_SETS[name]
     items = read_set(problem_set.data, folder, limit, seed)
@@ -102,14 +103,14 @@ def read_problems(name: str, folder: Path | None, limit: int | None, seed: int) 
 def _problems(problem_set: ProblemSet, items: Items) -> Problems:
     excluded = Counter(items.excluded)
     read = [_choice(row) if problem_set.kind == "choice" else _open(row, problem_set.kind) for row in items.rows]
-    rows = [problem for problem in read if problem is not None]
-    if len(rows) < len(read):
-        excluded["unreadable gold answer"] += len(read) - len(rows)
+    rows = [problem for problem in read if isinstance(problem, Problem)]
+    why = Counter(problem for problem in read if isinstance(problem, str))
     if not rows:
         raise ValueError(
-            f"{items.source}: none of {len(read)} rows of {problem_set.data.title} has a readable gold answer; the first has "
+            f"{items.source}: none of {len(read)} rows of {problem_set.data.title} can be graded ({dict(why)}); the first has "
             f"{_gold_of(items.rows[0])!r}"
         )
+    excluded.update(why)
     return Problems(rows, items.total, dict(excluded), items.source)
 
 
@@ -120,22 +121,24 @@ def _gold_of(row: Mapping[str, Any]) -> Any:
 _INTEGER = re.compile(r"[+-]?\d+(?:\.0*)?")
 
 
-def _open(row: Mapping[str, Any], kind: Kind) -> Problem | None:
-    """A problem with an answer of its own: as it stands, after GSM8K's ``####``, or in the solution's box."""
+def _open(row: Mapping[str, Any], kind: Kind) -> Problem | str:
+    """A problem with an answer of its own: as it stands, after GSM8K's ``####``, or in the solution's box; or why none."""
     answer = str(row["answer"])
     gold = answer.rpartition("####")[2] if "####" in answer else last_box(answer) or answer
     gold = gold.strip()
     if kind == "number":
         gold = gold.replace(",", "").replace("$", "").strip()
         if not _INTEGER.fullmatch(gold):
-            return None
-    return Problem(row["id"], str(row["question"]), "", gold, kind) if gold else None
+            return UNREADABLE
+    return Problem(row["id"], str(row["question"]), "", gold, kind) if gold else UNREADABLE
 
 
-def _choice(row: Mapping[str, Any]) -> Problem | None:
-    """A problem with options. GPQA's four are shuffled, by a seed of the item's own."""
+def _choice(row: Mapping[str, Any]) -> Problem | str:
+    """A problem with options, or why none. GPQA's four are shuffled, by a seed of the item's own."""
     if "right" in row:
         right, texts = str(row["right"]), [str(row[name]) for name in ("right", *_WRONG)]
+        if right.strip() in (text.strip() for text in texts[1:]):
+            return ALIKE  # two letters would be right, and one of them counts
         Random(f"gpqa/{row['id']}").shuffle(texts)
         gold = LETTERS[texts.index(right)]
     else:
@@ -146,6 +149,6 @@ def _choice(row: Mapping[str, Any]) -> Problem | None:
             )
         texts, gold = [str(option) for option in listed], str(row["answer"]).strip()
         if gold not in tuple(LETTERS[: len(texts)]):
-            return None
+            return UNREADABLE
     options = "\n".join(f"{letter}. {text.strip()}" for letter, text in zip(LETTERS, texts, strict=False))
     return Problem(row["id"], str(row["question"]), options, gold, "choice")

@@ -46,7 +46,7 @@ def items(run: Run) -> dict[str, Problems]:
     """The problems by data set.
 
     Raises:
-        ValueError: a set can't be read, has no readable gold answer, or there is none at all.
+        ValueError: a set can't be read, none of its problems can be graded, or there is none at all.
     """
     found: dict[str, Problems] = {}
     for name in run.chosen(SETS):

@@ -8,6 +8,9 @@ SPELLED_RIGHT = {
         ("x = 18", "18"), (r"18\text{ eggs}", "18"), (r"204^\circ", "204"), ("033", "33"), (r"1.8\times 10^1", "18"),
         (r"\text{18}", "18"), (r"18\%", "18"), (r"\textbf{18}", "18"), (r"18 \text{ dollars per day}", "18"), ("18/1", "18"),
         ("70.", "70"), ("１８", "18"), ("−5", "-5"),
+        (r"\approx 18", "18"), ("≈ 18", "18"), ("= 18", "18"), ("{18}", "18"), ("18 million", "18000000"), (r"18{,}000{,}000", "18000000"),
+        (r"2.5\text{ million dollars}", "2500000"), ("3 thousand", "3,000"), (r"18\text{ m/s}", "18"), (r"18\,\text{m}\cdot\text{s}^{-1}", "18"),
+        ("18 cm", "18"), ("18 km/h", "18"), ("18 m/s", "18"), ("18 out of the total", "18"), (r"18\text{ hours and some minutes}", "18"),
     ],
     "math": [(r"x=1\pm\sqrt{19}", r"1 \pm \sqrt{19}"),
         ("Evelyn", r"\text{Evelyn}"), (r"\text{evelyn}", r"\text{Evelyn}"), ("90", r"90^\circ"), ("90 degrees", r"90^\circ"),
@@ -20,14 +23,15 @@ SPELLED_RIGHT = {
         (r"\begin{bmatrix}1\\-2\end{bmatrix}", r"\begin{pmatrix} 1 \\ -2 \end{pmatrix}"), ("2x+3", "y = 2x + 3"),
     ],
     "measured": [
+        (r"1.6\ \mathrm{m\,s^{-1}}", "1.6"), (r"1.6\ \mathrm{mol\cdot L^{-1}}", "1.6"), (r"1.6\ \text{kg m}^2/\text{s}", "1.6"),
         (r"4.5\times10^{33}", "4.5e33"), (r"4.5 \times 10^{33} \mathrm{~erg/s}", "4.5e33"), ("4.52e33", "4.5e33"),
         (r"-\frac13", "-1./3"), (r"2.998\times 10^8", "3e8"), (r"1.61 \text{ cm}", "1.6"), ("125-1.25P", "X_{d}=125-1.25 P"),
-        ("+2", "2"), (r"6.5\times 10^{-2}", "6.5e-2"), ("1.6 cm", "1.6"), (r"1.7 \times 10^4", "1.70e4"),
+        ("+2", "2"), (r"6.5\times 10^{-2}", "6.5e-2"), ("1.6 cm", "1.6"), (r"\approx 2.45", "2.45"), (r"1.6\ \text{kg}\cdot\text{m}^2\cdot\text{s}^{-1}", "1.6"), (r"1.7 \times 10^4", "1.70e4"),
     ],
     "choice": [("C", "C")],
 }  # fmt: skip
 SPELLED_WRONG = {
-    "number": [("19", "18"), ("18.5", "18"), ("-18", "18"), ("180", "18"), ("0.999999999", "1")],
+    "number": [("19", "18"), ("18.5", "18"), ("-18", "18"), ("180", "18"), ("0.999999999", "1"), ("18 million", "18"), (r"18\text{ million}", "18"), ("18 thousand", "18000000")],
     "math": [
         ("4.667", r"\frac{14}{3}"), ("Eve", r"\text{Evelyn}"), ("odd", r"\text{even}"), ("52_9", "52_8"), ("53", "52_8"),
         ("333", "0.333"), ("1.0000001", "1"),
@@ -36,8 +40,9 @@ SPELLED_WRONG = {
     "choice": [("B", "C")],
 }  # fmt: skip
 ALGEBRA_RIGHT = {
-    "number": [("2^5", "32"), ("3+4", "7"), ("m+n=204", "204")],
+    "number": [("2^5", "32"), ("3+4", "7"), ("m+n=204", "204"), ("m+n=16+2=18", "18"), (r"3 \times 6 = 18 \approx 18.0", "18")],
     "math": [
+        (r"x = \frac{28}{6} = \frac{14}{3}", r"\frac{14}{3}"), (r"\frac{14}{3} \approx 4.667", r"\frac{14}{3}"), (r"f = b+a = 2a+b-a", "a+b"),
         (r"(3,\pi/2)", r"\left( 3, \frac{\pi}{2} \right)"), ("-q+p", "p - q"), ("-2,1", "1,-2"), (r"\{1,-2\}", "1,-2"),
         ("x=1, x=-2", "1,-2"), (r"x=1\text{ or }x=-2", "1,-2"), (r"1-\sqrt{19},1+\sqrt{19}", r"1 \pm \sqrt{19}"),
         (r"3<x\le4", "(3,4]"), ("x>5", r"(5,\infty)"),
@@ -47,17 +52,19 @@ ALGEBRA_RIGHT = {
         (r"\frac{\cos x}{\sin x}", r"\cot x"), ("ab+2a+5b+10", "(a+5)(b+2)"), (r"-2, 1+\sqrt5, 1-\sqrt5", r"\{1\pm\sqrt{5},-2\}"),
         ("-5i+6", "6 - 5i"), ("6366.1977", r"\frac{20000}{\pi}"), (r"(0.6, \frac83]", r"\left(\frac{3}{5},\frac{8}{3}\right]"),
     ],
-    "measured": [
+    "measured": [(r"10\sqrt{10}\ \mathrm{m\,s^{-1}}", "31.6"),
         (r"\sin^{-1}(10/13)", "np.arcsin(10/13)"), ("0.878", "np.arcsin(10/13)"), (r"\frac{c}{\sqrt2}", r"\frac{1}{\sqrt{2}}c"),
         (r"\frac{1}{2a}(e^{at}-e^{-at})", r"\frac{1}{2a}(\exp{a*t} - \exp{-a*t})"), ("E_2, E_1", "E_{1},E_{2}"), ("SRMC=MR", "MR=SRMC"),
         (r"\frac{t}{m}", r"\frac{1}{m} t"), (r"r_0\sqrt{4\pi G\rho_0}", r"\sqrt{4 \pi G \rho_{0} r_{0}^{2}}"),
         (r"b v + m\dot{v}=f", r"m \frac{d v}{d t}+b v=f"), (r"x'+\frac{r}{V}x = rc", r"x^{\prime}+\frac{r}{V} x-r c=0"),
         (r"2\cos(\pi(t+1/3))", r"2 \cos (\pi t+\pi / 3)"), ("1.57", r"\frac{\pi}{2}"), (r"10\sqrt{10}", "31.6"), ("0.065 m", "6.5e-2"),
+        ("2 pi", "6.28"), (r"v \approx 2.45", "2.45"), (r"\sqrt{6} ≈ 2.45 \text{ m/s}", "2.45"),
         (r"\frac{\lambda_{red}}{\sqrt2}", r"\lambda_{\text {red}} / \sqrt{2}"), (r"\frac{9.25 m}{1}", r"\frac{37}{4} m"),
     ],
 }  # fmt: skip
 ALGEBRA_WRONG = {
-    "number": [(r"\frac{1}{0}", "5"), ("1,8", "18"), ("18, 19", "18"), (r"\text{eighteen}", "18"), ("18x", "18"), (r"18\pi", "18"), ("2k", "2"), ("nan", "5"), ("()", "5")],
+    "number": [(r"\frac{1}{0}", "5"), ("1,8", "18"), ("18, 19", "18"), (r"\text{eighteen}", "18"), ("18x", "18"), (r"18\pi", "18"), ("2k", "2"), ("5 plus sqrt", "5"), ("5 xy", "5"), (r"5\operatorname{ln}", "5"),
+        (r"5\text{ plus more}", "5"), (r"5\text{ or 6}", "5"), (r"5\mathrm{i}", "5"), ("5/x", "5"), ("m+n=18=19", "18"), ("m=18=n, k=18", "18"), ("5 hours or 6 hours", "5"), (r"5\text{ hours and 30 minutes}", "5"), (r"5\text{ squared}", "5"), (r"5\mathrm{\pi}", "5"), ("18 x/y", "18"), ("18 < x = 18", "18"), ("nan", "5"), ("()", "5")],
     "math": [("x=4", "5"),
         ("(3,4)", "(3,4]"), ("3,4", "(3,4)"), ("(4,3)", "(3,4)"), ("1", "1,-2"), ("1,-2,3", "1,-2"), ("1,1", "1,-2"), ("y=2x+4", "y = 2x + 3"),
         ("p+q", "p - q"), ("q-p", "p - q"), ("x<5", r"(5,\infty)"), (r"1+\sqrt{19}", r"1 \pm \sqrt{19}"), (r"\infty", "5"), ("90^2", "90"),

@@ -47,6 +47,22 @@ def test_what_takes_algebra_is_left_open(kind, said, gold):
         ("choice", r"\boxed{A, after all}", "A"),
         ("choice", r"\boxed{A. B}", "A"),
         ("choice", r"\boxed{\textbf{(B)}\ 5}", "B"),
+        ("choice", r"\boxed{\text{Option C}}", "C"),
+        ("choice", r"\boxed{Option C}", "C"),
+        ("choice", r"\boxed{Answer: C}", "C"),
+        ("choice", r"\boxed{The correct answer is (C).}", "C"),
+        ("choice", r"\boxed{C - foo}", "C"),
+        ("choice", r"\boxed{C – a photon}", "C"),
+        ("choice", r"\boxed{\text{C: foo}}", "C"),
+        ("choice", r"\boxed{Ｃ}", "C"),
+        ("choice", r"\boxed{A, B}", None),
+        ("choice", r"\boxed{A and B}", None),
+        ("choice", r"\boxed{A - B}", None),
+        ("choice", r"\boxed{Options A and B}", None),
+        ("choice", r"\boxed{Option A or option B}", None),
+        ("choice", r"\boxed{Ａ，Ｂ}", None),
+        ("choice", r"\boxed{C-foo}", None),
+        ("choice", r"\boxed{optional}", None),
         ("choice", "The answer is a photon.", None),
         ("choice", "Now the answer is I think C", None),
         ("choice", "", None),
@@ -66,6 +82,12 @@ def test_the_last_box_is_the_answer(kind, reply, said):
         ("3 km", Fraction(3)),
         (r"3\ \mathrm{m}\,\mathrm{s}^{-1}", Fraction(3)),
         ("3 pi", None),
+        ("18 million", Fraction(18_000_000)),
+        (r"\frac{1}{2} million", Fraction(500_000)),
+        ("5 plus sqrt", None),
+        ("5 xy", None),
+        (r"5\operatorname{ln}", None),
+        (r"\{18\}", None),
         ("3k", None),
         ("12,34", None),
         ("1e999", None),
@@ -95,7 +117,7 @@ def test_lists_are_parted_at_their_own_commas(text, brackets, found):
 
 @pytest.mark.parametrize(
     "text",
-    ["\\boxed{" * 50_000, "\\boxed{" + "{" * 50_000 + "}" * 50_000 + "}", "the answer is " * 20_000, "\\boxed{" + "1," * 50_000],
+    ["\\boxed{" * 50_000, "\\boxed{" + "{" * 50_000 + "}" * 50_000 + "}", "the answer is " * 20_000, "\\boxed{" + "the answer " * 50_000 + "}", "\\boxed{the" + " " * 50_000 + "}", "\\boxed{A" + " - " * 50_000 + "}", "\\boxed{" + "1," * 50_000],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["math", "choice"])
 def test_a_reply_is_read_in_linear_time(kind, text):
@@ -105,7 +127,27 @@ def test_a_reply_is_read_in_linear_time(kind, text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["\\frac", "1,", "\\text{m}", "x_{", "^{\\circ", "\\left(", " and ", "1 e", "\\ ", "\\pm", "-", "\0"]
+    "piece",
+    [
+        "\\frac",
+        "1,",
+        "\\text{m}",
+        "x_{",
+        "^{\\circ",
+        "\\left(",
+        " and ",
+        "1 e",
+        "\\ ",
+        "\\pm",
+        "-",
+        "\0",
+        "\\text{",
+        "\\text{{a}",
+        "5 cm/",
+        "=",
+        "{",
+        "\\approx 1",
+    ],
 )
 def test_an_answer_of_the_longest_length_is_settled_at_once(piece):
     begin = time.process_time()

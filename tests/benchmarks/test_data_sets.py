@@ -79,6 +79,23 @@ def test_every_item_has_an_id_of_its_own(tmp_path):
     assert [row["id"] for row in found.rows] == ["a", "b#1", "7", "0", "b#4", "#5", "#6", "#7"]
 
 
+@pytest.mark.parametrize(
+    ("given", "ids"),
+    [
+        (["a", "a", "a#1"], ["a#0", "a#1#", "a#1"]),
+        (["a#1", "a", "a"], ["a#1", "a#1#", "a#2"]),
+        (["a", "a", "a#1", "a#1"], ["a#0", "a#1", "a#1#2", "a#1#3"]),
+        (["#0", "", "#1", "#1#"], ["#0", "#1##", "#1", "#1#"]),
+        (["a", "a", "a#0", "a#0#"], ["a#0##", "a#1", "a#0", "a#0#"]),
+    ],
+)
+def test_ids_that_look_like_ours_stay_apart(tmp_path, given, ids):
+    rows = [{"id": one, "text": "A", "gold": "G"} for one in given]
+    found = read_set(POEMS, lines(tmp_path, "poems.jsonl", rows), None, 0)
+    assert [row["id"] for row in found.rows] == ids
+    assert len(set(ids)) == len(ids)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_larger_limit_adds_to_the_items_of_a_smaller(tmp_path, seed):
     folder = lines(tmp_path, "poems.jsonl", poems(40))

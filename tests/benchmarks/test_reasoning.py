@@ -192,7 +192,14 @@ def test_gpqas_options_stand_in_an_order_of_the_items_own(tmp_path):
     [
         ({"gsm8k": [{"text": "Two?", "answer": "4"}]}, "needs 'question', in a column 'question' or 'problem'"),
         ({"gpqa": [{**GPQA} | {"Correct Answer": None}]}, "none that can be evaluated"),
-        ({"gsm8k": [{"question": "Two?", "answer": "four"}]}, "a readable gold answer; the first has 'four'"),
+        (
+            {"gsm8k": [{"question": "Two?", "answer": "four"}]},
+            "rows of GSM8K can be graded ({'unreadable gold answer': 1}); the first has 'four'",
+        ),
+        (
+            {"gpqa": [{**GPQA, "Incorrect Answer 1": "green"}]},
+            "gpqa.jsonl: none of 1 rows of GPQA-Diamond can be graded ({'right answer among the wrong ones': 1})",
+        ),
         ({"mmlu_pro": [{"question": "?", "options": ["1", "2"], "answer": "C"}]}, "readable gold answer"),
         ({"mmlu_pro": [{"question": "?", "options": "1, 2", "answer": "A"}]}, "give a list of 2 to 16 texts"),
         ({}, "has no data set to evaluate"),
@@ -211,6 +218,16 @@ def test_items_without_a_gold_answer_are_left_out_and_said(tmp_path):
     assert [said for said in heard if "gsm8k" in said] == [
         "reasoning: 1 of 4 items of gsm8k are left out: no answer",
         "reasoning: 1 of 4 items of gsm8k are left out: unreadable gold answer",
+    ]
+
+
+def test_an_item_of_gpqa_with_its_right_answer_twice_is_left_out_and_said(tmp_path):
+    heard = []
+    rows = [GPQA, {**GPQA, "Record ID": "rec2", "Incorrect Answer 2": " green\n"}]
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, gpqa=rows), say=heard.append)
+    assert [problem.id for problem in reasoning.items(run)["gpqa"].rows] == ["rec1"]
+    assert [said for said in heard if "items of gpqa" in said] == [
+        "reasoning: 1 of 2 items of gpqa are left out: right answer among the wrong ones"
     ]
 
 
