@@ -243,11 +243,21 @@ def test_evaluations_are_trained_on_by_no_iteration(tmp_path):
 
 
 def test_a_config_of_something_else_is_no_run(tmp_path):
-    for config in ({"model_type": "llama"}, {"config": 3}, []):
+    for config in ({"model_type": "llama"}, {"config": 3}, {"config": {"game": []}}, []):
         (tmp_path / "config.json").write_text(json.dumps(config))
         assert origin_of(tmp_path / "step_000001.jsonl").step is None
     (tmp_path / "config.json").write_text(json.dumps({"config": {"game": {"rewards": "mine"}}}))
     with pytest.raises(ValueError, match=r"names the rewards 'mine'; this package knows \['spyrl'"):
+        origin_of(tmp_path / "step_000001.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"config": {"ga', r"config\.json can't be read"), ('{"config": {"game": {"lam": "x"}}}', "lam is 'x'; a price is a")],
+)
+def test_a_config_that_is_broken_is_named(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
         origin_of(tmp_path / "step_000001.jsonl")
 
 

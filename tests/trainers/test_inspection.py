@@ -190,6 +190,13 @@ def test_a_config_that_is_none_is_told(capsys, tmp_path, text, note):
     assert re.search(r"chance +0.250\n", out)  # from the games
 
 
+@pytest.mark.parametrize("game", [[], {"players": "four"}])
+def test_a_config_that_does_not_say_who_plays_leaves_it_to_the_games(capsys, tmp_path, game):
+    folder = make_run(tmp_path / "run", steps=2)
+    (folder / "config.json").write_text(json.dumps({"config": {"game": game}}), encoding="utf-8")
+    assert re.search(r"chance +0.250\n", inspect(capsys, folder))
+
+
 def test_a_folder_of_games_alone_is_judged_by_them(capsys, tmp_path):
     write_games(tmp_path / "played" / "games.jsonl", games(40, 1, longer))
     out = inspect(capsys, tmp_path / "played")
