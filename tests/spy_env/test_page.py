@@ -253,12 +253,27 @@ def test_a_config_of_something_else_is_no_run(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"config": {"ga', r"config\.json can't be read"), ('{"config": {"game": {"lam": "x"}}}', "lam is 'x'; a price is a")],
+    [
+        ('{"config": {"ga', r"config\.json can't be read"),
+        ('{"config": {"game": {"lam": "x"}}}', "lam is 'x'; a price is a"),
+    ],
 )
 def test_a_config_that_is_broken_is_named(tmp_path, text, message):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ValueError, match=message):
         origin_of(tmp_path / "step_000001.jsonl")
+
+
+def test_the_page_makes_its_folder_and_never_takes_the_place_of_games(tmp_path):
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    for file in (one, other):
+        write_games(file, [played()])
+    held = one.read_bytes()
+    with pytest.raises(ValueError, match=r"one\.jsonl; name the page to write, such as games\.html, before the games"):
+        viewer.main(["--html", str(one), str(other)])
+    assert one.read_bytes() == held
+    assert viewer.main(["--html", str(tmp_path / "new" / "page.html"), str(one)]) == 0
+    assert (tmp_path / "new" / "page.html").exists()
 
 
 def test_the_command_writes_the_page_of_the_games_that_were_asked_for(tmp_path, capsys):
