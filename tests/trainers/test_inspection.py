@@ -204,6 +204,14 @@ def test_a_folder_of_games_alone_is_judged_by_them(capsys, tmp_path):
     assert re.search(r"chance +0.250\n", out)
 
 
+def test_a_lone_file_of_games_is_judged_and_its_report_lies_beside_it(capsys, tmp_path):
+    file = tmp_path / "played" / "games.jsonl"
+    write_games(file, games(40, 1, longer))
+    assert main([str(file), "--revote", "random"]) == 0
+    assert "WARNING shortcut/length" in capsys.readouterr().out
+    assert {made.name for made in (tmp_path / "played" / "inspection").iterdir()} == {"report.html", "revotes.jsonl"}
+
+
 def test_games_that_cannot_be_read_cost_the_diagnosis_and_not_the_metrics(capsys, tmp_path):
     folder = make_run(tmp_path / "run")
     file = folder / "games" / "step_000002.jsonl"

@@ -50,7 +50,7 @@ def revoted_lead(run: Run, text: str, count: int, say: Say = print) -> tuple[Lea
     games = [game for _, game in run.games_by_step]
     if len(games) > count:
         games = [*games[: count // 2], *games[-(count - count // 2) :]]
-    shares, failed = _shares(games, frozen, run.folder / "inspection" / CACHE, say)
+    shares, failed = _shares(games, frozen, run.inspection / CACHE, say)
     pairs = [(detector_share(game), share) for game, share in zip(games, shares, strict=True) if share is not None]
     trouble = [f"{len(games) - len(pairs)} game(s) could not be voted on again: {failed[0]}"] if failed else []
     if len(pairs) < FEWEST:

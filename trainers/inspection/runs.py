@@ -30,6 +30,11 @@ class Run:
     evaluations: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
 
+    @property
+    def inspection(self) -> Path:
+        """Where what is found out goes: into the run's folder, beside a lone file of games."""
+        return (self.folder if self.folder.is_dir() else self.folder.parent) / "inspection"
+
     def curve(self, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) wherever a metric is a finite number; of ``eval/...``, from the evaluations."""
         prefix, _, name = metric.partition("/")
