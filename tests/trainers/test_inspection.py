@@ -219,6 +219,7 @@ def test_games_that_cannot_be_read_cost_the_diagnosis_and_not_the_metrics(capsys
     out = inspect(capsys, folder)
     assert "its games can't be judged" in out
     assert "version 99" in out
+    assert "<p>No warnings. Not all runs' votes could be judged.</p>" in paged(folder)
     assert re.search(r"iterations +6\n", out)
 
 
