@@ -57,7 +57,9 @@ def _warnings(runs: Sequence[Run], judged: Mapping[str, Judged]) -> str:
     told = [f'<li class="soft">{escape(run.name)}: {escape(note)}</li>' for run, note in notes]
     unknown = "" if all(judged[run.name].diagnosis for run in runs) else " Not all runs' votes could be judged."
     box = (
-        f'<div class="warnings"><b>Warnings</b><ul>{"".join(said)}</ul></div>' if said else f"<p>No warnings.{unknown}</p>"
+        f'<div class="warnings"><b>Warnings</b><ul>{"".join(said)}</ul></div>'
+        if said
+        else f"<p>No warnings.{unknown}</p>"
     )
     return box + (f"<ul>{''.join(told)}</ul>" if told else "")
 
