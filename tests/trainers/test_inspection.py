@@ -342,6 +342,11 @@ def test_stage_bands_join_iterations_of_one_stage_and_leave_gaps():
     assert stage_bands([]) == ""
 
 
+def test_chance_stands_only_where_a_vote_at_random_is_right_so_often():
+    # the commonest of few votes has more than 1/n of them by chance
+    assert not any("game/commonest_vote" in figure.metrics.values() for figure in FIGURES if figure.chance)
+
+
 def test_every_probe_has_a_figure_in_which_its_line_is_told_from_the_others():
     probes = {f"diagnostics/shortcut/{name}" for name in PROBES}
     drawn = [set(figure.metrics.values()) & probes for figure in FIGURES]
