@@ -134,6 +134,13 @@ def test_the_first_and_the_last_games_are_voted_on(run, engine):
     assert seeds == {game.seed for _, game in (*run.games_by_step[:2], *run.games_by_step[-2:])}
 
 
+def test_a_start_whose_games_are_removed_is_told(run, engine):
+    assert revoted_lead(run, "random", 64, quiet)[1] == []
+    (run.folder / "games" / "step_000001.jsonl").unlink()
+    _, trouble = revoted_lead(read_runs([run.folder])[0], "random", 64, quiet)
+    assert trouble == ["the first games that are left are of iteration 2: what came before can't be compared"]
+
+
 def test_a_run_whose_detectors_leave_the_frozen_one_behind_is_warned_of(capsys, tmp_path, engine):
     early, late = list(games(20, "early", right=0.0)), list(games(20, "late", right=0.95))
     run = make_run(tmp_path / "run", [*early, *late], config={"game": {"players": 4}})

@@ -53,6 +53,8 @@ def revoted_lead(run: Run, text: str, count: int, say: Say = print) -> tuple[Lea
     shares, failed = _shares(games, frozen, run.inspection / CACHE, say)
     pairs = [(detector_share(game), share) for game, share in zip(games, shares, strict=True) if share is not None]
     trouble = [f"{len(games) - len(pairs)} game(s) could not be voted on again: {failed[0]}"] if failed else []
+    if run.rows and games and (first := run.games_by_step[0][0]) > 1:
+        trouble.append(f"the first games that are left are of iteration {first}: what came before can't be compared")
     if len(pairs) < FEWEST:
         return None, [*trouble, f"{len(pairs)} games were voted on again; a comparison needs {FEWEST}"]
     return lead([own for own, _ in pairs], [share for _, share in pairs]), trouble
