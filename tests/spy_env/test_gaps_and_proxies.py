@@ -156,3 +156,9 @@ def test_collusion_is_a_lead_that_was_not_there_at_the_start():
 def test_a_lead_needs_the_same_games_and_two_of_them(own, frozen):
     with pytest.raises(ValueError, match="give the same two or more"):
         lead(own, frozen)
+
+
+def test_early_games_may_be_fewer_than_late_ones_but_not_none():
+    assert lead([1.0, 0.0, 0.0], [0.0] * 3, early=1).early.n == 1
+    with pytest.raises(ValueError, match="early is 0 of 3 games"):
+        lead([1.0, 0.0, 0.0], [0.0] * 3, early=0)
