@@ -315,6 +315,11 @@ def test_ticks_are_round_numbers_within_the_range(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)
 
 
+def test_a_level_is_told_as_the_number_that_it_is():
+    drawn = line_chart("votes", [Series("a", 0, 0, [(1, 0.5)])], marks=[0.0])
+    assert "<title>0</title>" in drawn  # no correlation, which is no chance
+
+
 def test_a_curve_goes_from_corner_to_corner_and_breaks_where_iterations_say_nothing():
     points = [(1, 0.0), (2, 1.0), (5, 1.0), (6, 0.0), (9, 0.5)]
     drawing = line_chart("t", [Series("r, x", 0, 0, points)])
