@@ -16,6 +16,7 @@ from spy_env.rewards import PRESETS, RewardRules
 from spy_env.seats import Seat
 
 LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
+CONFIGS = ("config.json", "spyrl.json")  # the second where the first is a model's own, as in TRL's folder
 _BASELINE, _OPPONENT = "game/baseline/", "opponent/"
 
 
@@ -74,12 +75,26 @@ def _point(stem: str) -> str:
     return " ".join(part.lstrip("0") or "0" if part.isdecimal() else part for part in stem.split("_"))
 
 
+def config_row(folder: Path) -> dict[str, Any]:
+    """What a run wrote of its settings, its flags under ``config``; empty where there is no run, or another thing's config.
+
+    Raises:
+        ValueError: the file can't be read.
+    """
+    for file in (folder / name for name in CONFIGS):
+        try:
+            row = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        except ValueError as error:
+            raise ValueError(f"{file} can't be read ({error})") from error
+        if isinstance(row, dict) and isinstance(row.get("config"), dict):
+            return row
+    return {}
+
+
 def _game_config(folder: Path) -> dict[str, Any]:
-    """The flags of the game in a run's config; empty where there is no run, or another thing's config."""
-    file = folder / "config.json"
-    row = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    config = row.get("config") if isinstance(row, dict) else None
-    return config.get("game", {}) if isinstance(config, dict) else {}
+    """The flags of the game in a run's config; empty where there is none."""
+    game = config_row(folder).get("config", {}).get("game")
+    return game if isinstance(game, dict) else {}
 
 
 def _rules_of(game: Mapping[str, Any]) -> RewardRules:
@@ -88,6 +103,9 @@ def _rules_of(game: Mapping[str, Any]) -> RewardRules:
     if preset not in PRESETS:
         raise ValueError(f"the run's config.json names the rewards {preset!r}; this package knows {sorted(PRESETS)}")
     given = {price.name: value for price in fields(RewardRules) if (value := game.get(price.name)) is not None}
+    for name, value in given.items():
+        if not isinstance(value, int | float):
+            raise ValueError(f"the run's config.json says that {name} is {value!r}; a price is a number")
     return replace(PRESETS[preset], **given)
 
 

@@ -92,6 +92,8 @@ def main(argv: Sequence[str]) -> int:
     prices = {price.name: value for price in fields(RewardRules) if (value := getattr(args, price.name)) is not None}
     if args.rewards is None and not prices:
         raise ValueError("no other rules are given; name some, such as --rewards vision_zero or --lam 0.2")
+    if args.show < 0:
+        raise ValueError(f"--show is {args.show}; give a count, or 0 for none")
     for name, price in prices.items():
         if not isfinite(price):
             raise ValueError(f"--{name} is {price}; give a number")

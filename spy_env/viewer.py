@@ -16,6 +16,7 @@ from spy_env.rewards import PRESETS, RewardRules
 from spy_env.seats import Seat
 
 HIDDEN_FROM, HIDDEN_TO = "[[", "]]"
+PAGES = (".html", ".htm")
 
 
 def running_text(game: Game, acted: int, seats: int, rules: RewardRules) -> str:
@@ -87,6 +88,8 @@ def main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     if args.html and args.list:
         raise ValueError("--html writes a page that holds the list; leave --list out")
+    if args.html and args.html.suffix.lower() not in PAGES:  # such as games, which it would overwrite
+        raise ValueError(f"--html is {args.html}; name the page to write, such as games.html, before the games")
     preset = PRESETS.get(args.rewards)
     files = [(file, origin_of(file, preset)) for path in args.games for file in games_files(path)]
     games = list(enumerate(((game, origin) for file, origin in files for game in read_games(file)), start=1))
@@ -97,6 +100,7 @@ def main(argv: Sequence[str]) -> int:
         )
         raise ValueError(f"{what}; `spyrl replay --list FILES` lists them")
     if args.html:
+        args.html.parent.mkdir(parents=True, exist_ok=True)
         args.html.write_text(page_of(chosen, args.reveal), encoding="utf-8")
         print(f"{len(chosen):,} games in {args.html}, {args.html.stat().st_size / 1e6:.1f} MB; open it in a browser")
         return 0

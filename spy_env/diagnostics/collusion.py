@@ -39,16 +39,19 @@ class Lead:
         )
 
 
-def lead(own: Sequence[float], frozen: Sequence[float]) -> Lead:
-    """From each game's share of right votes, in order of play: the first half of the games is early, the rest late.
+def lead(own: Sequence[float], frozen: Sequence[float], early: int | None = None) -> Lead:
+    """From each game's share of right votes, in order of play: the first ``early`` games, by default half of them, and the rest.
 
     Raises:
-        ValueError: fewer than two games, or not as many of one as of the other.
+        ValueError: fewer than two games, not as many of one as of the other, or none early or late.
     """
     if len(own) != len(frozen) or len(own) < 2:
         raise ValueError(
             f"{len(own)} games of the run's votes and {len(frozen)} of the frozen detector's; give the same two or more"
         )
-    ahead, middle = [mine - its for mine, its in zip(own, frozen, strict=True)], len(own) // 2
-    early, late = (share(part, [1] * len(part)) for part in (frozen[:middle], frozen[middle:]))
-    return Lead(average(ahead[:middle]), average(ahead[middle:]), early, late)
+    cut = len(own) // 2 if early is None else early
+    if not 0 < cut < len(own):
+        raise ValueError(f"early is {cut} of {len(own)} games; some must be early and some late")
+    ahead = [mine - its for mine, its in zip(own, frozen, strict=True)]
+    then, now = (share(part, [1] * len(part)) for part in (frozen[:cut], frozen[cut:]))
+    return Lead(average(ahead[:cut]), average(ahead[cut:]), then, now)

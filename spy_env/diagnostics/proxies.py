@@ -18,6 +18,7 @@ from spy_env.masking import count_units
 from spy_env.seats import Seat
 
 RESAMPLES = 500  # of the bootstrap; our choice
+FEWEST = 8  # games of an interval: resampled, fewer often all say the same, and would then pass for certain; our choice
 COVERAGE, COPIED, LENGTH = "coverage of the hidden text", "copied share", "length"
 
 
@@ -49,7 +50,8 @@ def proxies(game: Game) -> dict[str, dict[Seat, float]]:
 def votes_and_proxies(games: Iterable[Game], seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Estimate]:
     """By proxy: the correlation of ranks (Spearman's, ties shared, each game ranked by itself and all games pooled).
 
-    The interval is the bootstrap's over games; without resamples, from -1 to 1. A proxy is left out where no game has both votes and texts that differ.
+    The interval is the bootstrap's over games; without resamples, or of fewer than ``FEWEST`` games, from -1 to 1. A proxy is
+    left out where no game has both votes and texts that differ.
     """
     by_proxy: dict[str, list[Products]] = {}
     for game in over(games):
@@ -75,7 +77,7 @@ def _centred_ranks(values: Sequence[float]) -> list[float]:
 
 def _bootstrapped(products: Sequence[Products], seed: int, resamples: int) -> Estimate:
     rng, n = Random(seed), len(products)
-    if n == 1 or not resamples:
+    if n < FEWEST or not resamples:
         return Estimate(_correlation(products), -1.0, 1.0, n)
     drawn = sorted(_correlation(rng.choices(products, k=n)) for _ in range(resamples))
     cut = round(0.025 * resamples)

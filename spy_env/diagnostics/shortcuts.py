@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spy_env.diagnostics.probes import PROBES, credit, judged
-from spy_env.diagnostics.shown import Shown, detector_share, named_votes, over, shown
+from spy_env.diagnostics.shown import Shown, detector_share, first_of_each_seed, named_votes, shown
 from spy_env.estimates import Estimate, average, share
 from spy_env.game import Game
 from spy_env.seats import Seat, number_of
@@ -46,13 +46,13 @@ class Look(NamedTuple):
 
 
 def shortcuts(games: Iterable[Game], level: float = LEVEL) -> list[Finding]:
-    """Every probe on the games that are over, each judged by what the games before it taught.
+    """Every probe on the games that are over, each judged by what the games before it taught; of one seed the first alone.
 
     A probe raises an alarm where both hold: it finds the spy more often than chance (exact one-sided test at ``level`` /
     ``TESTS``), and the detectors aren't clearly better on the same games (the 95 % interval of the mean difference,
     paired by game, reaches 0 or below).
     """
-    looks = [Look(game, shown(game), detector_share(game)) for game in over(games)]
+    looks = [Look(game, shown(game), detector_share(game)) for game in first_of_each_seed(games)]
     return [_finding(name, looks, level / TESTS) for name in PROBES] if looks else []
 
 
@@ -63,7 +63,7 @@ def position_habit(games: Iterable[Game], level: float = LEVEL) -> Finding | Non
     """
     named: Counter[Seat] = Counter()
     inside, chances, hits, counts = [], [], [], []
-    players, done = 0.0, over(games)
+    players, done = 0.0, first_of_each_seed(games)
     for game in done:
         votes = Counter(named_votes(game))
         favourites = [seat for seat, _ in named.most_common(2) if seat in game.players]

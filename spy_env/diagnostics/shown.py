@@ -17,6 +17,14 @@ def over(games: Iterable[Game]) -> list[Game]:
     return [game for game in games if game.stage is Stage.OVER]
 
 
+def first_of_each_seed(games: Iterable[Game]) -> list[Game]:
+    """The games that are over, without those that a seed was dealt before: who the spy is was known then."""
+    first: dict[str, Game] = {}
+    for game in over(games):
+        first.setdefault(game.seed, game)
+    return list(first.values())
+
+
 def shown(game: Game) -> dict[Seat, str]:
     """Each player's performance, as far as the ballot has room for it."""
     return {seat: said.text[: game.shown_characters.get(seat)] for seat, said in game.performances().items()}

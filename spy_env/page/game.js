@@ -53,9 +53,8 @@ function plainNumber(value) {
 }
 
 function documentSection(game, told) {
-  const parts = game.document.map(([text, hidden]) =>
-    hidden && told ? el("mark", {}, unseen("[hidden from the spy: "), text, unseen("]")) : text,
-  );
+  const marked = ([text, hidden]) => (hidden ? el("mark", {}, unseen("[hidden from the spy: "), text, unseen("]")) : text);
+  const parts = told ? game.document.map(marked) : [game.document.map(([text]) => text).join("")]; // one node: where it ends says nothing
   const hidden = told && !game.document.some(([, isHidden]) => isHidden) ? " (nothing was hidden)" : "";
   const box = el("div", { class: "text document searched", dir: "auto", tabindex: 0, role: "region", "aria-label": "Document" }, ...parts);
   const whole = button("Show whole", { class: "show-whole", "aria-expanded": false }, () => {

@@ -9,7 +9,7 @@ from simulated_games import english, games
 
 from spy_env import Document, RawReply, Rules, Span, deal
 from spy_env.diagnostics import diversity, gaps, lead, near_duplicates, votes_and_proxies
-from spy_env.diagnostics.proxies import COPIED, COVERAGE, LENGTH, hidden_words, proxies
+from spy_env.diagnostics.proxies import COPIED, COVERAGE, FEWEST, LENGTH, hidden_words, proxies
 from spy_env.diagnostics.wording import content_words, copied_share, distinct_2, likeness, shingles, words
 from spy_env.estimates import average, share
 
@@ -96,16 +96,21 @@ def test_a_game_that_hides_nothing_of_its_own_has_no_coverage():
 
 
 def test_votes_go_with_a_proxy_by_ranks_within_each_game():
-    # votes 2, 1, 0; lengths 3, 2, 1: the same order in both games, whatever the levels
+    # votes 2, 1, 0; lengths 3, 2, 1: the same order in all games, whatever the levels
     same = [
-        played(["a b c", "a b", "a"], "112", seed="1"),
-        played(["a b c d e f", "a b c d e", "a b c"], "112", seed="2"),
+        played([" ".join("abcdefghijklm"[: low + more]) for more in (3, 2, 1)], "112", seed=f"{low}")
+        for low in range(FEWEST)
     ]
     assert votes_and_proxies(same)[LENGTH][:3] == (1, 1, 1)
     turned = votes_and_proxies([played(["a", "a b", "a b c"], "112")])[LENGTH]
     assert turned[:3] == (-1, -1, 1)  # one game says it, and can't say how surely
     # a tie: votes 3, 0, 0 give ranks 1, -1/2, -1/2 and lengths 2, 2, 1 give 1/2, 1/2, -1: products 3/4 over 3/2
     assert votes_and_proxies([played(["a b", "a c", "a"], "111")])[LENGTH].value == pytest.approx(0.5)
+
+
+def test_a_few_games_that_agree_do_not_pass_for_certain():
+    few = [played(["a b c", "a b", "a"], "112", seed=f"{i}") for i in range(FEWEST - 1)]
+    assert votes_and_proxies(few)[LENGTH] == (1, -1, 1, FEWEST - 1)
 
 
 def test_games_without_a_vote_or_with_equal_texts_say_nothing_of_a_proxy():
@@ -151,3 +156,9 @@ def test_collusion_is_a_lead_that_was_not_there_at_the_start():
 def test_a_lead_needs_the_same_games_and_two_of_them(own, frozen):
     with pytest.raises(ValueError, match="give the same two or more"):
         lead(own, frozen)
+
+
+def test_early_games_may_be_fewer_than_late_ones_but_not_none():
+    assert lead([1.0, 0.0, 0.0], [0.0] * 3, early=1).early.n == 1
+    with pytest.raises(ValueError, match="early is 0 of 3 games"):
+        lead([1.0, 0.0, 0.0], [0.0] * 3, early=0)

@@ -243,12 +243,37 @@ def test_evaluations_are_trained_on_by_no_iteration(tmp_path):
 
 
 def test_a_config_of_something_else_is_no_run(tmp_path):
-    for config in ({"model_type": "llama"}, {"config": 3}, []):
+    for config in ({"model_type": "llama"}, {"config": 3}, {"config": {"game": []}}, []):
         (tmp_path / "config.json").write_text(json.dumps(config))
         assert origin_of(tmp_path / "step_000001.jsonl").step is None
     (tmp_path / "config.json").write_text(json.dumps({"config": {"game": {"rewards": "mine"}}}))
     with pytest.raises(ValueError, match=r"names the rewards 'mine'; this package knows \['spyrl'"):
         origin_of(tmp_path / "step_000001.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"config": {"ga', r"config\.json can't be read"),
+        ('{"config": {"game": {"lam": "x"}}}', "lam is 'x'; a price is a"),
+    ],
+)
+def test_a_config_that_is_broken_is_named(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        origin_of(tmp_path / "step_000001.jsonl")
+
+
+def test_the_page_makes_its_folder_and_never_takes_the_place_of_games(tmp_path):
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    for file in (one, other):
+        write_games(file, [played()])
+    held = one.read_bytes()
+    with pytest.raises(ValueError, match=r"one\.jsonl; name the page to write, such as games\.html, before the games"):
+        viewer.main(["--html", str(one), str(other)])
+    assert one.read_bytes() == held
+    assert viewer.main(["--html", str(tmp_path / "new" / "page.html"), str(one)]) == 0
+    assert (tmp_path / "new" / "page.html").exists()
 
 
 def test_the_command_writes_the_page_of_the_games_that_were_asked_for(tmp_path, capsys):

@@ -166,6 +166,8 @@ def test_before_the_reveal_the_page_is_the_same_whoever_is_the_spy_and_whatever_
         opened(browser, page_file(tmp_path, [(1, game, PLAIN)])).until(GAME)
         browser.run("for (const folded of document.querySelectorAll('main details')) folded.open = true")
         browser.until("document.querySelectorAll('.prompt').length === 2")
+        pieces = browser.run("return document.querySelector('.document').childNodes.length")
+        assert pieces == 1  # not cut where it was hidden
         seen.add(
             browser.run("return document.querySelector('main').outerHTML + document.getElementById('list').outerHTML")
         )

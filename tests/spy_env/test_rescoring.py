@@ -111,6 +111,7 @@ def test_games_that_are_not_over_are_left_out(capsys, file):
     [
         ([], "no other rules are given; name some"),
         (["--lam", "nan"], "--lam is nan; give a number"),
+        (["--lam", "1", "--show", "-1"], "--show is -1; give a count"),
         (["--lam", "1", "--output", "{file}"], "choose another --output"),
     ],
 )

@@ -111,6 +111,13 @@ def test_no_probe_knows_the_spy_of_the_game_that_it_judges_nor_of_later_ones(nam
         assert [list(named) for named in judged(PROBES[name](), moved)][: at + 1] == said[: at + 1]
 
 
+def test_deals_that_are_played_again_teach_nobody_their_spy():
+    played = list(games(24, 3, right=0.0))
+    again = [*played[:12], *played[:6], *played, *played]
+    assert shortcuts(again) == shortcuts(played)
+    assert position_habit(again) == position_habit(played)
+
+
 def test_words_that_the_document_holds_are_no_sign_of_a_mask():
     signs = "A part is missing [...] and as the spy I cannot summarize it, I'm sorry."
 

@@ -190,11 +190,26 @@ def test_a_config_that_is_none_is_told(capsys, tmp_path, text, note):
     assert re.search(r"chance +0.250\n", out)  # from the games
 
 
+@pytest.mark.parametrize("game", [[], {"players": "four"}])
+def test_a_config_that_does_not_say_who_plays_leaves_it_to_the_games(capsys, tmp_path, game):
+    folder = make_run(tmp_path / "run", steps=2)
+    (folder / "config.json").write_text(json.dumps({"config": {"game": game}}), encoding="utf-8")
+    assert re.search(r"chance +0.250\n", inspect(capsys, folder))
+
+
 def test_a_folder_of_games_alone_is_judged_by_them(capsys, tmp_path):
     write_games(tmp_path / "played" / "games.jsonl", games(40, 1, longer))
     out = inspect(capsys, tmp_path / "played")
     assert "WARNING shortcut/length" in out
     assert re.search(r"chance +0.250\n", out)
+
+
+def test_a_lone_file_of_games_is_judged_and_its_report_lies_beside_it(capsys, tmp_path):
+    file = tmp_path / "played" / "games.jsonl"
+    write_games(file, games(40, 1, longer))
+    assert main([str(file), "--revote", "random"]) == 0
+    assert "WARNING shortcut/length" in capsys.readouterr().out
+    assert {made.name for made in (tmp_path / "played" / "inspection").iterdir()} == {"report.html", "revotes.jsonl"}
 
 
 def test_games_that_cannot_be_read_cost_the_diagnosis_and_not_the_metrics(capsys, tmp_path):
@@ -204,6 +219,7 @@ def test_games_that_cannot_be_read_cost_the_diagnosis_and_not_the_metrics(capsys
     out = inspect(capsys, folder)
     assert "its games can't be judged" in out
     assert "version 99" in out
+    assert "<p>No warnings. Not all runs' votes could be judged.</p>" in paged(folder)
     assert re.search(r"iterations +6\n", out)
 
 
@@ -299,6 +315,11 @@ def test_ticks_are_round_numbers_within_the_range(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)
 
 
+def test_a_level_is_told_as_the_number_that_it_is():
+    drawn = line_chart("votes", [Series("a", 0, 0, [(1, 0.5)])], marks=[0.0])
+    assert "<title>0</title>" in drawn  # no correlation, which is no chance
+
+
 def test_a_curve_goes_from_corner_to_corner_and_breaks_where_iterations_say_nothing():
     points = [(1, 0.0), (2, 1.0), (5, 1.0), (6, 0.0), (9, 0.5)]
     drawing = line_chart("t", [Series("r, x", 0, 0, points)])
@@ -324,6 +345,11 @@ def test_stage_bands_join_iterations_of_one_stage_and_leave_gaps():
         "r: performing, iterations 6 to 6",
     ]
     assert stage_bands([]) == ""
+
+
+def test_chance_stands_only_where_a_vote_at_random_is_right_so_often():
+    # the commonest of few votes has more than 1/n of them by chance
+    assert not any("game/commonest_vote" in figure.metrics.values() for figure in FIGURES if figure.chance)
 
 
 def test_every_probe_has_a_figure_in_which_its_line_is_told_from_the_others():

@@ -125,13 +125,32 @@ def test_too_few_games_give_no_comparison(tmp_path, engine):
     run = make_run(tmp_path / "run", list(games(3, 1)))
     found, trouble = revoted_lead(run, "random", 64, quiet)
     assert found is None
-    assert trouble == ["3 games were voted on again; a comparison needs 4"]
+    assert trouble == ["1 early and 2 late games were voted on again; a comparison needs 2 of each"]
+
+
+def test_late_games_do_not_take_the_place_of_early_ones_that_failed(run, engine):
+    early = [f"{game.seed}/" for _, game in run.games_by_step[:4]]
+    engine.failing = early[:2]
+    found, _ = revoted_lead(run, "random", 64, quiet)
+    assert (found.early.n, found.late.n) == (2, 4)
+    (run.folder / "inspection" / CACHE).unlink()
+    engine.failing = early[:3]
+    found, trouble = revoted_lead(run, "random", 64, quiet)
+    assert found is None
+    assert trouble[1] == "1 early and 4 late games were voted on again; a comparison needs 2 of each"
 
 
 def test_the_first_and_the_last_games_are_voted_on(run, engine):
     revoted_lead(run, "random", 4, quiet)
     seeds = {one.seed.rpartition("/detection")[0] for one in engine.requests}
     assert seeds == {game.seed for _, game in (*run.games_by_step[:2], *run.games_by_step[-2:])}
+
+
+def test_a_start_whose_games_are_removed_is_told(run, engine):
+    assert revoted_lead(run, "random", 64, quiet)[1] == []
+    (run.folder / "games" / "step_000001.jsonl").unlink()
+    _, trouble = revoted_lead(read_runs([run.folder])[0], "random", 64, quiet)
+    assert trouble == ["the first games that are left are of iteration 2: what came before can't be compared"]
 
 
 def test_a_run_whose_detectors_leave_the_frozen_one_behind_is_warned_of(capsys, tmp_path, engine):

@@ -19,10 +19,13 @@ import tiny_world
 import trl_runs
 from trl_runs import GAMES, PLAYERS, Remembering, batches_at_the_loss, games_in, games_of, lines_of, trainer_of
 
-from spy_env import Stage, from_json, to_json
+from spy_env import RewardRules, Stage, from_json, to_json
+from spy_env.origin import origin_of
 from trainers.curriculum import Curriculum
 from trainers.embedded.loss import Whole
 from trainers.game_config import start_curriculum
+from trainers.inspection.revoting import frozen_detector
+from trainers.inspection.runs import read_runs
 from trainers.metrics import game_metrics
 from trainers.trl.config import check_version
 
@@ -269,3 +272,16 @@ def test_tensorboard_and_the_table_of_completions_tell_what_was_trained(place):
     assert table["advantage"].tolist() == [row.advantage for row in trainer._rows]
     assert table["votes"].tolist() == pytest.approx([row.reward for row in trainer._rows])
     assert all(table["prompt"].str.contains("<user>"))
+
+
+def test_the_runs_folder_says_by_which_rules_its_games_were_paid(place, run):
+    run.save_model()  # TRL puts the model's own config.json into the same folder
+    origin = origin_of(place / "run" / "games" / "step_000003.jsonl")
+    assert origin.rewards == start_curriculum(games_of(place).game, 0).rewards != RewardRules()
+    assert origin.baselines == {
+        name.removeprefix("game/baseline/"): value
+        for name, value in lines_of(place / "run")[1].items()
+        if name.startswith("game/baseline/")
+    }
+    (seen,) = read_runs([place / "run"])
+    assert frozen_detector("initial", seen).sampling.max_new_tokens == trl_runs.SETTINGS["max_completion_length"]

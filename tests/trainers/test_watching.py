@@ -71,6 +71,15 @@ def test_false_alarms_stay_within_the_level_over_all_looks_of_a_run(place):
     assert watch._level == pytest.approx(0.05 / 10)
 
 
+def test_a_run_of_fewer_games_than_are_looked_at_is_warned_at_its_end(place):
+    said = []
+    watch = watch_of(place, said, iterations=6)  # eighteen games
+    for step in range(1, 7):
+        watch.after(step, list(games(10 * step, 1, lambda text, rng: f"{text} {text}")))
+        assert len(said) == (step == 6)
+    assert said[0].startswith("warning shortcut/length, iterations 1 to 6:")
+
+
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_diagnostics_where_games_are_removed(place):
     groups = {"ckpt": {"save_steps": 1, "games_max_num": 2}}

@@ -23,7 +23,8 @@ class Watch:
     def __init__(self, config: Config, say: Callable[[str], None]) -> None:
         """``say`` takes warnings."""
         self._say = say
-        self._iterations = -(-GAMES // config.games_per_iteration)  # after so many all games are new
+        new = -(-GAMES // config.games_per_iteration)  # after so many iterations all games are new
+        self._iterations = min(new, config.train.iterations)  # a short run is looked at once, at its end
         looks = max(1, config.train.iterations // self._iterations)
         self._level = LEVEL / looks  # so that false alarms stay within LEVEL over the whole run
         self._said: set[str] = set()

@@ -170,7 +170,7 @@ def _thinned(points: Sequence[Point]) -> Sequence[Point]:
 
 def _mark(scale: Scale, level: float) -> str:
     y = scale.y(level)
-    return f'<line class="mark" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"><title>chance {level:.3f}</title></line>'
+    return f'<line class="mark" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"><title>{level:.3g}</title></line>'
 
 
 def _text(x: float, y: float, anchor: str, said: str) -> str:

@@ -13,7 +13,7 @@ from trainers.inspection.page import page
 from trainers.inspection.runs import Run, read_runs
 from trainers.inspection.table import aligned, rows_of, show
 
-FOLDER, PAGE = "inspection", "report.html"
+PAGE = "report.html"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     show(rows_of(runs), "first iterations > last iterations")
     for run in runs:
         print("\n" + printable_lines(told(run, judged[run.name])))
-    file = args.page or runs[0].folder / FOLDER / PAGE
+    file = args.page or runs[0].inspection / PAGE
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, page(runs, judged).encode("utf-8", "replace").decode())
     print(f"\nreport: {file}")
@@ -46,9 +46,9 @@ def _judged(run: Run, args: argparse.Namespace) -> Judged:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("spyrl inspect", description=main.__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder, or one that holds games")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder, or games: a folder or a .jsonl file")
     parser.add_argument("--games", type=int, default=1000, help="how many of the last games the probes look at")
-    parser.add_argument("--page", type=Path, help=f"where the report goes; default: {FOLDER}/{PAGE} in the first run")
+    parser.add_argument("--page", type=Path, help=f"where the report goes; default: inspection/{PAGE} in the first run")
     parser.add_argument(
         "--revote",
         metavar="PLAYER",

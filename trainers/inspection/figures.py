@@ -48,7 +48,12 @@ FIGURES = (
     Figure("Spy caught", {"caught": "game/caught"}, shares=True, note="the spy alone received the most votes"),
     Figure("Abstentions", _by_role("game/abstained"), shares=True),
     Figure("Unreadable votes", _by_role("game/unreadable"), shares=True),
-    Figure("Votes for the commonest number", {"share": "game/commonest_vote"}, shares=True, chance=True),
+    Figure(
+        "Votes for the commonest number",
+        {"share": "game/commonest_vote"},
+        shares=True,
+        note="the fewer votes, the more by chance alone",
+    ),
     Figure("Truncated replies", _by_role("game/truncated", _BY_STAGE), shares=True),
     Figure("Performances without the marker", {"unmarked": "game/unmarked"}, shares=True),
     Figure("Length of the trained replies", {"tokens": "completions/mean_length"}, note="of the stage that is trained"),

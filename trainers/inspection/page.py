@@ -55,7 +55,12 @@ def _warnings(runs: Sequence[Run], judged: Mapping[str, Judged]) -> str:
     notes = [(run, note) for run in runs for note in (*run.notes, *judged[run.name].trouble)]
     said = [f"<li><b>{escape(name)}</b> in {escape(run.name)}: {escape(text)}</li>" for run, name, text in warned]
     told = [f'<li class="soft">{escape(run.name)}: {escape(note)}</li>' for run, note in notes]
-    box = f'<div class="warnings"><b>Warnings</b><ul>{"".join(said)}</ul></div>' if said else "<p>No warnings.</p>"
+    unknown = "" if all(judged[run.name].diagnosis for run in runs) else " Not all runs' votes could be judged."
+    box = (
+        f'<div class="warnings"><b>Warnings</b><ul>{"".join(said)}</ul></div>'
+        if said
+        else f"<p>No warnings.{unknown}</p>"
+    )
     return box + (f"<ul>{''.join(told)}</ul>" if told else "")
 
 

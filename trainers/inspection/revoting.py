@@ -26,7 +26,7 @@ from trainers.settings import from_dict
 DETECTORS = tuple(kind for kind in KINDS if kind not in ("human", "past"))
 CACHE = "revotes.jsonl"
 GAMES_AT_A_TIME = 8  # whose answers are kept before the next are asked for
-FEWEST = 4  # games that a comparison needs: two early and two late
+FEWEST = 2  # early games that a comparison needs, and late ones
 
 Say = Callable[[str], None]
 
@@ -50,12 +50,16 @@ def revoted_lead(run: Run, text: str, count: int, say: Say = print) -> tuple[Lea
     games = [game for _, game in run.games_by_step]
     if len(games) > count:
         games = [*games[: count // 2], *games[-(count - count // 2) :]]
-    shares, failed = _shares(games, frozen, run.folder / "inspection" / CACHE, say)
+    shares, failed = _shares(games, frozen, run.inspection / CACHE, say)
     pairs = [(detector_share(game), share) for game, share in zip(games, shares, strict=True) if share is not None]
     trouble = [f"{len(games) - len(pairs)} game(s) could not be voted on again: {failed[0]}"] if failed else []
-    if len(pairs) < FEWEST:
-        return None, [*trouble, f"{len(pairs)} games were voted on again; a comparison needs {FEWEST}"]
-    return lead([own for own, _ in pairs], [share for _, share in pairs]), trouble
+    if run.rows and games and (first := run.games_by_step[0][0]) > 1:
+        trouble.append(f"the first games that are left are of iteration {first}: what came before can't be compared")
+    early = sum(share is not None for share in shares[: len(games) // 2])
+    if min(early, len(pairs) - early) < FEWEST:
+        told = f"{early} early and {len(pairs) - early} late games were voted on again; a comparison needs {FEWEST} of each"
+        return None, [*trouble, told]
+    return lead([own for own, _ in pairs], [share for _, share in pairs], early), trouble
 
 
 def frozen_detector(text: str, run: Run) -> Frozen:

@@ -13,7 +13,7 @@ from typing import Any
 
 from spy_env import Game, read_games
 from spy_env.diagnostics import over
-from spy_env.origin import LOGS, games_files
+from spy_env.origin import CONFIGS, LOGS, config_row, games_files
 from trainers.run_logs import step_named
 
 _OF_AN_ITERATION = re.compile(r"step_\d+")
@@ -29,6 +29,11 @@ class Run:
     rows: tuple[dict[str, Any], ...]
     evaluations: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
+
+    @property
+    def inspection(self) -> Path:
+        """Where what is found out goes: into the run's folder, beside a lone file of games."""
+        return (self.folder if self.folder.is_dir() else self.folder.parent) / "inspection"
 
     def curve(self, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) wherever a metric is a finite number; of ``eval/...``, from the evaluations."""
@@ -48,10 +53,11 @@ class Run:
     @property
     def chance(self) -> float | None:
         """The accuracy of a vote at random, where the config or a game tells how many play."""
-        players = self.config.get("config", {}).get("game", {}).get("players")
-        if not players and self.games_by_step:
+        game = self.config.get("config", {}).get("game")
+        players = game.get("players") if isinstance(game, dict) else None
+        if not isinstance(players, int) and self.games_by_step:
             players = self.games_by_step[0][1].rules.players
-        return 1 / players if players else None
+        return 1 / players if isinstance(players, int) and players else None
 
     @cached_property
     def games_by_step(self) -> tuple[tuple[int, Game], ...]:
@@ -87,7 +93,7 @@ def _read_run(folder: Path, name: str) -> Run:
         games_files(folder)  # says what to give instead
     notes: list[str] = []
     rows, evaluations = (_lines(folder / log, notes) for log in ("metrics.jsonl", "evaluations.jsonl"))
-    return Run(name, folder, _config(folder / "config.json", notes), rows, evaluations, tuple(notes))
+    return Run(name, folder, _config(folder, notes), rows, evaluations, tuple(notes))
 
 
 def _lines(file: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
@@ -106,20 +112,18 @@ def _lines(file: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
-def _config(file: Path, notes: list[str]) -> dict[str, Any]:
+def _config(folder: Path, notes: list[str]) -> dict[str, Any]:
     """What a run wrote of its settings; nothing, with a note, where that can't be told."""
-    if not file.is_file():
-        notes.append(f"no {file.name} in {file.parent}: what isn't in the games is unknown")
-        return {}
     try:
-        row = json.loads(file.read_text(encoding="utf-8"))
+        row = config_row(folder)
     except ValueError as error:
-        notes.append(f"{file} can't be read ({error})")
+        notes.append(str(error))
         return {}
-    if isinstance(row, dict) and isinstance(row.get("config"), dict):
-        return row
-    notes.append(f"{file} is no run's config: what isn't in the games is unknown")
-    return {}
+    if not row:
+        held = [name for name in CONFIGS if (folder / name).is_file()]
+        said = f"{folder / held[0]} is no run's config" if held else f"no {CONFIGS[0]} in {folder}"
+        notes.append(f"{said}: what isn't in the games is unknown")
+    return row
 
 
 def _games(file: Path) -> list[Game]:

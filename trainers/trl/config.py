@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -55,6 +56,18 @@ class Games:
         rows = {name: getattr(args, name) for name in (*of_args, "chat_template_kwargs")}
         groups = {name: asdict(getattr(self, name)) for name in ("game", "data", "performing", "detection")}
         return rows | {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
+
+    def run_row(self, args: Any, model: str) -> dict[str, Any]:
+        """What the run's folder says of it, by the names of ``spyrl train``; ``model`` is what it began with."""
+        rollout = {
+            "max_new_tokens": args.max_completion_length,
+            "temperature": args.temperature,
+            "performing": asdict(self.performing),
+            "detection": asdict(self.detection),
+            "chat_template_kwargs": json.dumps(args.chat_template_kwargs or {}),
+        }
+        groups = {"game": asdict(self.game), "data": asdict(self.data), "rollout": rollout}
+        return {"trainer": "trl", "config": {**groups, "actor": {"model_name_or_path": model}}}
 
 
 def check_version() -> None:

@@ -6,6 +6,7 @@ environment of its own.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -19,6 +20,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 
 from spy_env import Document
+from spy_env.origin import CONFIGS
+from trainers import disk
 from trainers.corpus import Corpus
 from trainers.encoder import Encoder
 from trainers.game_config import start_curriculum
@@ -54,6 +57,7 @@ class SpyTrainer(GRPOTrainer):
         check_version()
         check_args(args, games)
         self.settings = games
+        self._began_with = model if isinstance(model, str) else str(getattr(model.config, "_name_or_path", ""))
         self.progress = Progress(0, start_curriculum(games.game, args.seed))
         data = games.data
         self._corpus = Corpus(games.game.task, data.documents, data.input_key, limit=data.max_samples)
@@ -107,6 +111,8 @@ class SpyTrainer(GRPOTrainer):
         if self.is_world_process_zero():
             cut_after(folder, self.progress.step)
             (folder / "games").mkdir(parents=True, exist_ok=True)
+            row = self.settings.run_row(self.args, self._began_with)
+            disk.write_whole(folder / CONFIGS[1], json.dumps(row, indent=2) + "\n")
         self._documents = self._corpus.training(self.progress.documents)
         return super().train(checkpoint or None, *args, **kwargs)
 

@@ -1,13 +1,15 @@
-"""A run's folder before verl starts: the prompt data set under ``rows/``."""
+"""A run's folder before verl starts: its settings, and the prompt data set under ``rows/``."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
 from spy_env import Document, load_task
 from spy_env.documents import shorten
+from spy_env.origin import CONFIGS
 from trainers import disk
 from trainers.corpus import Corpus, Say
 from trainers.game_config import rules_of, start_curriculum, template_options
@@ -52,7 +54,9 @@ def check(config: Config, folder: Path) -> None:
 
 
 def prepare(config: Config, folder: Path, say: Say) -> None:
-    """Write the rows. A run that goes on must get the rows that it began with: its place in them is in the checkpoint.
+    """Write the rows, and what was asked for.
+
+    A run that goes on must get the rows that it began with: its place in them is in the checkpoint.
 
     Raises:
         ValueError: the corpus can't be read, or the run can't begin or go on.
@@ -67,6 +71,8 @@ def prepare(config: Config, folder: Path, say: Say) -> None:
             _check_same(file, lines)
         if lines:
             disk.write_whole(file, "".join(lines))
+    row = {"trainer": "verl", "config": asdict(config)}
+    disk.write_whole(folder / CONFIGS[0], json.dumps(row, indent=2) + "\n")
 
 
 def _check_same(file: Path, lines: list[str]) -> None:
