@@ -17,6 +17,7 @@ from spy_env.seats import Seat
 
 LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
 CONFIGS = ("config.json", "spyrl.json")  # the second where the first is a model's own, as in TRL's folder
+_STEP = re.compile(r"step_(\d+)")  # the file of an iteration's games
 _BASELINE, _OPPONENT = "game/baseline/", "opponent/"
 
 
@@ -32,6 +33,16 @@ class Origin:
     opponents: Mapping[str, Seat] = field(default_factory=dict)  # who played a role that didn't learn
     normalised: bool = False  # performing advantages were divided by their std
     shuffled: bool = False  # advantages were dealt out at random, the control
+
+
+def trained_files(path: Path) -> list[Path]:
+    """The files of the games that a run trained on, without its evaluations; where none is named by its iteration, all.
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = games_files(path)
+    return [file for file in found if _STEP.fullmatch(file.stem)] or found
 
 
 def games_files(path: Path) -> list[Path]:
@@ -55,7 +66,7 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
     folder = file.parent.parent if file.parent.name == "games" else file.parent
     game = _game_config(folder)
     origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(game))
-    number = re.fullmatch(r"step_(\d+)", file.stem)
+    number = _STEP.fullmatch(file.stem)
     if not game or not number:
         return origin
     before, own = _metrics_of(folder, (int(number[1]) - 1, int(number[1])))

@@ -64,7 +64,7 @@ def _game(row: dict[str, Any]) -> Game:
         stage: {seat: RawReply(**reply) for seat, reply in row["replies"][stage].items()}
         for stage in (Stage.PERFORMING, Stage.DETECTION)
     }
-    return Game(
+    game = Game(
         seed=row["seed"],
         task=row["task"],
         rules=Rules(**row["rules"]),
@@ -76,6 +76,9 @@ def _game(row: dict[str, Any]) -> Game:
         shown_characters=row.get("shown_characters", {}),
         replies=replies,
     )
+    if game.spy not in game.players:
+        raise ValueError(f"the spy is {game.spy!r}, and the players are {list(game.players)}")
+    return game
 
 
 def write_games(path: Path, games: Iterable[Game]) -> None:

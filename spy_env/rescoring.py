@@ -14,7 +14,7 @@ from spy_env.ballot import printable
 from spy_env.diagnostics.shown import over
 from spy_env.estimates import Estimate, average
 from spy_env.game import Game, Rewards
-from spy_env.origin import games_files, origin_of
+from spy_env.origin import origin_of, trained_files
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
 from spy_env.seats import Seat
@@ -97,7 +97,7 @@ def main(argv: Sequence[str]) -> int:
     for name, price in prices.items():
         if not isfinite(price):
             raise ValueError(f"--{name} is {price}; give a number")
-    files = [file for path in args.games for file in games_files(path)]
+    files = [file for path in args.games for file in trained_files(path)]
     output = Path(args.output) if args.output else None
     if output and output.exists():
         raise ValueError(f"{output} is there already; choose another --output")

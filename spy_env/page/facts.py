@@ -6,6 +6,7 @@ Everything is computed here, by the game's own functions; the page's scripts onl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from spy_env.advantages import detection_advantages, performing_advantages
@@ -127,6 +128,8 @@ def _notes(game: Game, origin: Origin) -> list[str]:
         if weight == 1
         else [f"A referee's vote counts {weight:.3g} (players by referees), so that rewards keep their scale."]
     )
+    prices = ", ".join(f"{name} {value:g}" for name, value in asdict(origin.rewards).items())
+    notes.append(f"Scored by: {prices}.")
     notes += [f"{role}: played by {name}, who doesn't learn" for role, name in origin.opponents.items()]
     if origin.step is None:
         notes.append(_NO_RUN)

@@ -330,3 +330,9 @@ def test_a_performance_has_the_measures_that_diagnostics_take_of_it():
     for name, by_seat in proxies(game).items():
         assert {seat: shown["measures"][name] for seat, shown in found.items()} == by_seat
     assert {"length", "copied share"} <= set(proxies(game))
+
+
+def test_the_page_says_which_prices_scored_a_game():
+    rules = RewardRules(wrong=-0.5, lam=0.25)
+    notes = facts_of(played(), replace(PLAIN, rewards=rules))["outcome"]["notes"]
+    assert "Scored by: right 1, wrong -0.5, abstain 0, unreadable 0, beta 0.1, lam 0.25." in notes

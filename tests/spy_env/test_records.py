@@ -130,6 +130,7 @@ NO_GAMES = [
     (changed(rules={**RULES, "operator": "blur"}), "no masking operator named 'blur'"),
     (changed(rules={**RULES, "players": "five"}), "not a whole game record"),
     (changed(rules=None), "not a whole game record"),
+    (changed(spy="player_99"), r"the spy is 'player_99', and the players are \['player_1'"),
     (changed(document={"id": "d"}), "not a whole game record"),
     (changed(hidden=[[1]]), "not a whole game record"),
     (changed(hidden=[3]), "not a whole game record"),

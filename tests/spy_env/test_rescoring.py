@@ -82,6 +82,14 @@ def test_the_own_rules_are_those_of_the_run_and_prices_are_laid_over_them(capsys
     assert civilians[2:] == ["-0.125", "0.042", "0.167"]
 
 
+def test_of_a_run_only_the_games_that_it_trained_on_are_scored(capsys, file):
+    write_games(file.with_name("eval_before.jsonl"), [played("1 1 1 1", "c")] * 3)
+    run = file.parent.parent
+    assert rescore(capsys, run, "--lam", "1") == rescore(capsys, file, "--lam", "1")
+    file.rename(file.with_name("mine.jsonl"))
+    assert rescore(capsys, run, "--lam", "1") != rescore(capsys, file.with_name("mine.jsonl"), "--lam", "1")
+
+
 def test_a_preset_takes_the_place_of_the_runs_rules(capsys, file):
     with_config(file, rewards="vision_zero", abstain=0.25)
     out = rescore(capsys, file, "--preset", "spyrl")

@@ -46,7 +46,9 @@ def _judged(run: Run, args: argparse.Namespace) -> Judged:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("spyrl inspect", description=main.__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder, or games: a folder or a .jsonl file")
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="a run's folder, or games: a folder or a .jsonl file"
+    )
     parser.add_argument("--games", type=int, default=1000, help="how many of the last games the probes look at")
     parser.add_argument("--page", type=Path, help=f"where the report goes; default: inspection/{PAGE} in the first run")
     parser.add_argument(

@@ -13,7 +13,7 @@ from typing import Any
 
 from spy_env import Game, read_games
 from spy_env.diagnostics import over
-from spy_env.origin import CONFIGS, LOGS, config_row, games_files
+from spy_env.origin import CONFIGS, LOGS, config_row, games_files, trained_files
 from trainers.run_logs import step_named
 
 _OF_AN_ITERATION = re.compile(r"step_\d+")
@@ -63,11 +63,11 @@ class Run:
     def games_by_step(self) -> tuple[tuple[int, Game], ...]:
         """The games that were trained on and are over, by iteration; of a folder that holds no run, all its games."""
         try:
-            files = games_files(self.folder)
+            files = trained_files(self.folder)
         except ValueError:
             return ()
-        trained = [file for file in files if _OF_AN_ITERATION.fullmatch(file.stem)]
-        steps = {file: step_named(file) if trained else number for number, file in enumerate(trained or files, start=1)}
+        trained = bool(_OF_AN_ITERATION.fullmatch(files[0].stem))
+        steps = {file: step_named(file) if trained else number for number, file in enumerate(files, start=1)}
         return tuple((step, game) for file, step in steps.items() for game in _games(file))
 
 
