@@ -212,6 +212,9 @@ class Counting:
     [
         (["--max_sessions", "0"], "must be at least 1"),
         (["--session_timeout", "nan"], "give seconds above 0"),
+        (["--timeout", "0"], "--timeout is 0.0; give seconds above 0"),
+        (["--max_new_tokens", "0"], "max_new_tokens is 0"),
+        (["--temperature", "nan"], "temperature is nan"),
         (["--opponent", "human"], "no player 'human'"),
         (["--task", "poem"], "no task named 'poem'"),
         (["--documents", "/nowhere.jsonl"], "nowhere"),
