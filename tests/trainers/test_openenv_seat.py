@@ -100,6 +100,8 @@ def test_a_document_of_the_clients_is_played():
         ({"rules": {"players": True}}, "it takes int"),
         ({"rules": {"players": MAX_SEATS + 1}}, "at most"),
         ({"rules": {"referees": 10**12}}, "at most"),
+        ({"rules": {"referees": 10**2000}}, "at most"),
+        ({"rules": {"operator": "x" * 5000}}, "no masking operator"),
         ({"rules": {"mask_fraction": float("nan")}}, "mask_fraction"),
         ({"rules": {"colour": 1}}, "unknown"),
         ({"rules": "fast"}, "rules is 'fast'"),
