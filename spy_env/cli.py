@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "spyrl.commands"
-EXTRAS = {"eval": "eval"}  # of a command that needs more than training
+EXTRAS = {"eval": "eval", "verl": "verl"}  # of a command that needs more than training, or another transformers
 
 
 def commands() -> dict[str, EntryPoint]:

@@ -31,6 +31,7 @@ class Endpoint(ThreadingHTTPServer):
     """Answers by a function of the prompt and of how often it was asked before; keeps what it was sent."""
 
     daemon_threads = True
+    request_queue_size = 128  # several games ask at once; more than the default of 5 would be refused on a busy machine
 
     def __init__(self, answer: Callable[[str, int], Answer]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

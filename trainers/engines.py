@@ -36,7 +36,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens is {self.max_new_tokens}; a reply needs at least 1")
-        if self.temperature <= 0:
+        if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature is {self.temperature}; give a positive one, 1 samples from the model as it is"
             )

@@ -21,6 +21,7 @@ COMMANDS = {
     "stopped": "def main(argv): raise KeyboardInterrupt",
     "bug": "def main(argv): raise ZeroDivisionError('a bug')",
     "lacking": "import a_package_that_nobody_has\ndef main(argv): pass",
+    "verl": "import a_package_that_nobody_has\ndef main(argv): pass",
 }
 
 
@@ -94,6 +95,10 @@ def test_a_command_whose_dependency_is_missing_tells_the_extra(capsys):
 def test_the_extra_of_a_command_with_its_own_is_told(capsys, monkeypatch):
     monkeypatch.setattr(cli, "EXTRAS", {"lacking": "eval"})
     assert failed(capsys, "lacking")[1].endswith("pip install 'spy-env[eval]'\n")
+
+
+def test_verls_users_are_told_no_extra_that_changes_what_verl_pins(capsys):
+    assert failed(capsys, "verl")[1].endswith("pip install 'spy-env[verl]'\n")
 
 
 def test_replay_shows_games_and_explains_what_is_wrong(tmp_path, capsys):

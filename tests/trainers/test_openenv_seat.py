@@ -100,6 +100,8 @@ def test_a_document_of_the_clients_is_played():
         ({"rules": {"players": True}}, "it takes int"),
         ({"rules": {"players": MAX_SEATS + 1}}, "at most"),
         ({"rules": {"referees": 10**12}}, "at most"),
+        ({"rules": {"referees": 10**2000}}, "at most"),
+        ({"rules": {"operator": "x" * 5000}}, "no masking operator"),
         ({"rules": {"mask_fraction": float("nan")}}, "mask_fraction"),
         ({"rules": {"colour": 1}}, "unknown"),
         ({"rules": "fast"}, "rules is 'fast'"),
@@ -212,6 +214,9 @@ class Counting:
     [
         (["--max_sessions", "0"], "must be at least 1"),
         (["--session_timeout", "nan"], "give seconds above 0"),
+        (["--timeout", "0"], "--timeout is 0.0; give seconds above 0"),
+        (["--max_new_tokens", "0"], "max_new_tokens is 0"),
+        (["--temperature", "nan"], "temperature is nan"),
         (["--opponent", "human"], "no player 'human'"),
         (["--task", "poem"], "no task named 'poem'"),
         (["--documents", "/nowhere.jsonl"], "nowhere"),

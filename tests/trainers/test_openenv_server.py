@@ -186,6 +186,11 @@ def test_a_session_too_many_is_refused_and_a_place_that_is_left_is_free_again(ur
             asked(stack.enter_context(line(url)), {"type": "state"})
         with SpyEnv(url).sync() as late, pytest.raises(RuntimeError, match=r"8/8 sessions active.*CAPACITY_REACHED"):
             late.reset()
+    wait_for_a_place(url)
+
+
+def wait_for_a_place(url):
+    """Play a game as soon as there is a place."""
     deadline = time.monotonic() + 10
     while True:
         try:
@@ -236,6 +241,18 @@ def test_a_signal_tells_the_sessions_and_ends_with_success(number):
             assert "the server is stopping" in json.loads(told.recv(timeout=10))["data"]["message"]
             with pytest.raises(ConnectionClosed, match="1001"):
                 told.recv(timeout=10)
+        assert process.wait(15) == 0
+        assert lines.get(timeout=5) == "stopped\n"
+
+
+def test_clients_that_hang_up_while_their_game_is_played_leave_no_traceback_and_no_place_taken():
+    with server("--max_sessions", "2") as (url, process, lines):
+        for _ in range(4):
+            with contextlib.suppress(ConnectionClosed), line(url) as session:
+                session.send(json.dumps({"type": "reset", "data": {"rules": {"players": 100}}}))
+                session.socket.shutdown(socket.SHUT_RDWR)
+            wait_for_a_place(url)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
         assert lines.get(timeout=5) == "stopped\n"
 

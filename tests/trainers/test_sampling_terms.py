@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from chat_server import Answer, says
@@ -112,6 +113,7 @@ def test_rows_of_one_batch_are_sampled_each_by_its_own_terms():
         ({"top_p": 1.1}, "top_p is 1.1"),
         ({"top_k": -1}, "top_k is -1"),
         ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"temperature": math.nan}, "temperature is nan"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
     ],
 )

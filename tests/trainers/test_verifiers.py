@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -112,7 +113,7 @@ def test_rollouts_of_a_task_are_the_same_deal_and_tasks_differ(endpoint):
 
 def test_a_seat_that_gets_no_reply_fails_the_episode_and_nothing_is_paid():
     def answer(prompt, times):
-        return Answer(b"no", status=400) if read_results(prompt) else says("Summary: x")
+        return Answer(b"", status=503) if read_results(prompt) else says("Summary: x")
 
     server = Endpoint(answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -120,7 +121,7 @@ def test_a_seat_that_gets_no_reply_fails_the_episode_and_nothing_is_paid():
     server.closing.set()
     server.shutdown()
     assert not episode.ok
-    assert "player_" in episode.last_error.message
+    assert re.search(r"player_\d in stage detection: ProviderError 503", episode.last_error.message)
     assert not any(trace.rewards for trace in episode.traces)
 
 

@@ -23,12 +23,14 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.config.optimizer import build_optimizer
 from verl_runs import composed, config_of, rows_of
 from verl_scripted import ScriptedClient
 
 from spy_env import read_games
 from trainers.invitation import from_json
 from trainers.rollout import GamesFailedError
+from trainers.shared_flags import Adam, Kl
 from trainers.verl.agent import SpyAgentLoop
 from trainers.verl.estimator import advantages_as_they_are
 from trainers.verl.job import prepare, settings_of
@@ -39,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_command_is_read_by_verls_own_config_and_fits_the_rows(tmp_path):
-    config = config_of(tmp_path / "run", "some/model")
+    config = config_of(tmp_path / "run", "some/model", **{"actor.adam": Adam(eps=1e-6)})
     found = composed(config, tmp_path / "run")
     validate_config(found, use_reference_policy=need_reference_policy(found), use_critic=need_critic(found))
     assert need_reference_policy(found)
@@ -51,6 +53,7 @@ def test_the_command_is_read_by_verls_own_config_and_fits_the_rows(tmp_path):
     actor = omega_conf_to_dataclass(found.actor_rollout_ref.actor)
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert list(actor.optim.betas) == [0.9, 0.95]
+    assert build_optimizer([torch.nn.Parameter(torch.zeros(1))], actor.optim).defaults["eps"] == 1e-6
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,7 @@ def test_the_command_is_read_by_verls_own_config_and_fits_the_rows(tmp_path):
         "actor_rollout_ref.rollout.n=8",
         "actor_rollout_ref.rollout.val_kwargs.n=1",
         "actor_rollout_ref.rollout.top_p=0.9",
+        "actor_rollout_ref.rollout.full_determinism=True",
         "actor_rollout_ref.rollout.max_model_len=128",
     ],
 )
@@ -219,6 +223,12 @@ def test_what_verl_cannot_play_is_refused(tmp_path):
         ({"game.schedule": "joint"}, "spyrl train can"),
         ({"rollout.n_samples_per_prompt": 6}, "no multiple of --game.players"),
         ({"rollout.batch_size": 0}, "at least 1"),
+        ({"rollout.deadline_s": 0}, "at least 1"),
+        ({"actor.num_gpus_per_node": 0}, "at least 1"),
+        ({"algo.kl": Kl(-0.1)}, "at least 0"),
+        ({"rollout.temperature": 0.001}, "vLLM samples at"),
+        ({"rollout.chat_template_kwargs": "{"}, "not JSON"),
+        ({"game.shuffle_advantages": True}, "over a whole iteration"),
     ]:
         with pytest.raises(ValueError, match=said):
             config_of(tmp_path / "run", **flags)

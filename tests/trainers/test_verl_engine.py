@@ -57,6 +57,8 @@ def test_a_prefill_belongs_to_the_prompt_and_a_stop_ends_at_the_tokens_that_hold
     assert TOKENS.decode(found.prompt_ids).endswith("\\boxed{")
     assert client.asked["sampling_params"]["stop_token_ids"] == [TOKENS.convert_tokens_to_ids("}")]
     assert not found.truncated
+    assert not reply(client, Sampling(1, prefill="\\boxed{", stop="}")).truncated  # at full length, too
+    assert reply(client, Sampling(1)).truncated
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
         args.players, args.voters, args.referees, args.operator, args.mask_fraction, args.document_words, args.words
     )
     named = {name: read_player(name, OPPONENTS) for name in args.opponent}
+    sampling = dict.fromkeys((Stage.PERFORMING, Stage.DETECTION), Sampling(args.max_new_tokens, args.temperature))
     documents = {task: _documents(task, args) for task in args.task}
     if args.dry_run:
         print("\n".join(f"{task}: {len(found)} documents" for task, found in documents.items()))
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
         opponents={name: _shared(name, engine) for name, engine in engines.items()},
         rules=rules,
         rewards=PRESETS[args.rewards],
-        sampling=_sampling(args),
+        sampling=sampling,
         max_len=args.max_len if any(player.kind == "model" for player in named.values()) else None,
         max_text=args.max_text,
     )
@@ -123,8 +124,9 @@ def _check(args: argparse.Namespace) -> None:
     for name in ("max_sessions", "max_text"):
         if getattr(args, name) < 1:
             raise ValueError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-    if not 0 < args.session_timeout < float("inf"):
-        raise ValueError(f"--session_timeout is {args.session_timeout}; give seconds above 0")
+    for name in ("session_timeout", "timeout"):
+        if not 0 < getattr(args, name) < float("inf"):
+            raise ValueError(f"--{name} is {getattr(args, name)}; give seconds above 0")
     if not 0 <= args.port < 65_536:
         raise ValueError(f"--port is {args.port}; give one from 0 to 65535")
 
@@ -133,10 +135,6 @@ def _documents(task: str, args: argparse.Namespace) -> list[Document]:
     loaded = load_task(task)
     stream = read_documents(args.documents, args.input_key) if args.documents else shipped_documents(loaded)
     return list(islice(stream, READ_AT_MOST))
-
-
-def _sampling(args: argparse.Namespace) -> dict[Stage, Sampling]:
-    return dict.fromkeys((Stage.PERFORMING, Stage.DETECTION), Sampling(args.max_new_tokens, args.temperature))
 
 
 def _shared(name: str, engine: Engine) -> Engine:

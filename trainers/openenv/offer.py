@@ -94,9 +94,13 @@ def check_text(what: str, text: Any, limit: int) -> str:
 def _rules(said: Any, default: Rules) -> Rules:
     if said is None:
         return default
-    rules: Rules = from_dict(Rules, asdict(default) | said if isinstance(said, dict) else said, "rules")
+    try:
+        rules: Rules = from_dict(Rules, asdict(default) | said if isinstance(said, dict) else said, "rules")
+    except ValueError as error:
+        raise ValueError(str(error)[:500]) from error  # it repeats what was asked for
     if max(rules.players, rules.referees) > MAX_SEATS:
-        raise ValueError(f"rules ask for {rules.players} players and {rules.referees} referees; at most {MAX_SEATS}")
+        asked = f"{_short(rules.players)} players and {_short(rules.referees)} referees"
+        raise ValueError(f"rules ask for {asked}; at most {MAX_SEATS}")
     return rules
 
 

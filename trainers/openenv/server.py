@@ -103,7 +103,10 @@ class _Connection:
     async def send(self, message: Message) -> None:
         """What the application says, as long as there is somebody to hear it."""
         if not self._ended.is_set():
-            await self._send(message)
+            try:
+                await self._send(message)
+            except OSError:  # the client has hung up, which the application learns when it receives
+                self._ended.set()
 
     async def end(self, why: str, code: int) -> None:
         """Say why, and close. Does nothing where it has ended."""

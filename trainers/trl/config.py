@@ -124,6 +124,11 @@ def _one_step_a_batch(args: Any, games: Games) -> list[tuple[bool, str]]:
             "and a checkpoint never falls into a batch of games; leave it 1",
         ),
         (
+            args.auto_find_batch_size,
+            "auto_find_batch_size begins again with smaller batches when memory runs out, in the middle of a batch of games; "
+            "leave it False and give a smaller per_device_train_batch_size",
+        ),
+        (
             args.max_steps < 1,
             f"max_steps is {args.max_steps}: documents come again and again, so it says when training ends",
         ),

@@ -82,8 +82,7 @@ class SpyEnv(vf.Env[SpyEnvConfig]):
         for seat, trace in traces.items():
             trace.info.update(seat=seat, role=game.role(seat), stage=str(game.stage))
             if not trace.ok:
-                why = trace.last_error.message if trace.last_error else trace.stop_condition
-                raise SeatFailedError(f"game {game.seed}: {seat} in stage {game.stage}: {why}")
+                raise SeatFailedError(f"game {game.seed}: {seat} in stage {game.stage}: {_why(trace)}")
         return traces
 
     def _pay(self, game: Game, performances: Traces, votes: Traces) -> None:
@@ -102,6 +101,12 @@ class SpyEnv(vf.Env[SpyEnvConfig]):
                 if stage is Stage.DETECTION:
                     trace.record_metric("right", float(said[seat] == game.spy))
         next(iter(performances.values())).info["game"] = to_json(game)  # once an episode, for spyrl replay
+
+
+def _why(trace: vf.Trace) -> str:
+    """What went wrong with a reply; a refused connection has a kind and a status alone."""
+    error = trace.last_error
+    return f"{error.type} {error.status_code or ''} {error.message}" if error else str(trace.stop_condition)
 
 
 def _replies(traces: Traces) -> dict[Seat, RawReply]:

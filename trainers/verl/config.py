@@ -6,9 +6,17 @@ from dataclasses import dataclass, field
 
 from spy_env import Stage
 from trainers.engines import Sampling
-from trainers.game_config import GameConfig, StageSampling, check_room, check_seats, sampling_by_stage
+from trainers.game_config import GameConfig, StageSampling, check_room, check_seats, sampling_by_stage, template_options
 from trainers.settings import check_least
-from trainers.shared_flags import Adam, Algo, Data
+from trainers.shared_flags import LOWEST_IN_VLLM, Adam, Algo, Data
+
+AT_LEAST = {  # where a value is given
+    1: (
+        *("actor.num_nodes", "actor.num_gpus_per_node", "rollout.batch_size", "rollout.deadline_s"),
+        *("train.iterations", "data.max_samples", "eval.steps", "ckpt.save_steps"),
+    ),
+    0: ("eval.games", "algo.kl.init_coef"),
+}
 
 
 @dataclass(frozen=True)
@@ -80,15 +88,23 @@ class Config:
         Raises:
             ValueError: a value, or two together.
         """
-        check_least(
-            self, {1: ("rollout.batch_size", "train.iterations", "eval.steps", "ckpt.save_steps"), 0: ("eval.games",)}
-        )
+        check_least(self, AT_LEAST)
         check_seats(self.rollout.n_samples_per_prompt, self.game.players)
         check_room(self.data.max_len, self.game.players, self.sampling)
         if self.game.schedule == "joint":
             raise ValueError(
                 "--game.schedule joint trains both replies of a seat; verl takes one sample a call: spyrl train can"
             )
+        if self.game.shuffle_advantages:
+            raise ValueError(
+                "--game.shuffle_advantages deals advantages out over a whole iteration, and each row's are made where it is "
+                "played; run this control with spyrl train"
+            )
+        if self.rollout.temperature < LOWEST_IN_VLLM:
+            raise ValueError(
+                f"--rollout.temperature is {self.rollout.temperature}; vLLM samples at {LOWEST_IN_VLLM} or higher"
+            )
+        template_options(self.rollout.chat_template_kwargs)  # raises for what isn't JSON
 
     @property
     def sampling(self) -> dict[Stage, Sampling]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -27,10 +27,11 @@ class ServedEngine:
         """One reply. Whatever the engine raises is the infrastructure's, and so is a reply that never comes."""
         sampling = request.sampling
         ids = self.encoder.encode(request.prompt, sampling.prefill)
+        stops = tokens_that_hold(sampling.stop, self.encoder)
         params = {
             **self._params,
             "max_tokens": sampling.max_new_tokens,
-            "stop_token_ids": sorted(tokens_that_hold(sampling.stop, self.encoder)),
+            "stop_token_ids": sorted(stops),
         }
         asked = self._client.generate(request_id=uuid4().hex, prompt_ids=list(ids), sampling_params=params)
         try:
@@ -39,17 +40,16 @@ class ServedEngine:
             return Failed(f"no reply within {self._deadline:g} s")
         except Exception as error:  # the engines and Ray raise many kinds; a bug of ours is not in there
             return Failed(f"the engine raised {type(error).__name__}: {error}")
-        return self._reply(output, request, ids)
+        return self._reply(output, request, ids, {*stops, self.encoder.tokenizer.eos_token_id})
 
-    def _reply(self, output: Any, request: Request, ids: tuple[int, ...]) -> Reply | Failed:
+    def _reply(self, output: Any, request: Request, ids: tuple[int, ...], ends: Collection[int]) -> Reply | Failed:
         said = tuple(output.token_ids)
         if output.stop_reason == "aborted" or not said:
             return Failed(f"the engine ended a reply with {output.stop_reason!r} after {len(said)} tokens")
-        ended = said[-1] == self.encoder.tokenizer.eos_token_id
         return Reply(
             text=self.encoder.decode(said),
             prefix=request.sampling.prefill,
-            truncated=len(said) >= request.sampling.max_new_tokens and not ended,
+            truncated=len(said) >= request.sampling.max_new_tokens and said[-1] not in ends,
             prompt_ids=ids,
             ids=said,
             logprobs=tuple(output.log_probs or ()),

@@ -51,6 +51,7 @@ def overrides(config: Config, folder: Path) -> dict[str, object]:
         f"{actor}.optim.lr": config.actor.adam.lr,
         f"{actor}.optim.betas": f"[{','.join(map(str, config.actor.adam.betas))}]",
         f"{actor}.optim.weight_decay": config.actor.adam.weight_decay,
+        f"{actor}.optim.override_optimizer_config": f"{{eps:{config.actor.adam.eps}}}",
         f"{actor}.clip_ratio": config.actor.eps_clip,
         f"{actor}.clip_ratio_low": config.actor.eps_clip,
         f"{actor}.clip_ratio_high": config.actor.eps_clip,

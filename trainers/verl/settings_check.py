@@ -16,6 +16,7 @@ FIXED = {  # what counts on every row of an iteration, and hands advantages on a
     "algorithm.filter_groups.enable": False,
     "actor_rollout_ref.rollout.top_p": 1.0,
     "actor_rollout_ref.rollout.top_k": -1,
+    "actor_rollout_ref.rollout.full_determinism": False,  # one seed for all: seats with the same prompt would say the same
 }
 
 
