@@ -186,7 +186,12 @@ def _graded(run: Run, read: Items, answers: Mapping[str, Written], judge: Judge)
     ]
     for score in checklists.grade(judge, texts, run.seed, run.output / NAME):
         seen = _counts(read, answers[score.who][BENCH.name])
-        lost = {name: seen[name] for name in ("failed", "prompt too long", "truncated")}
+        # The judge's own are counted as failed and truncated beside these.
+        lost = {
+            "texts failed": seen["failed"],
+            "prompt too long": seen["prompt too long"],
+            "texts truncated": seen["truncated"],
+        }
         yield (
             replace(score, counts=dict(Counter(score.counts) + Counter(lost)))
             if score.metric == checklists.METRIC

@@ -247,7 +247,7 @@ def test_a_text_that_could_not_be_had_is_no_bad_text(serve, tmp_path):
     written = suite.generate(run, found, writer("model", lambda prompt: None if "letter" in prompt else "好"))
     results = suite.score(run, found, {"model": written}, judge_at(serve(judge_of({})), run.output))
     score = by_name(results)["writingbench", METRIC, "model"]
-    assert (score.value, score.n, score.counts) == (5, 1, {"failed": 1})
+    assert (score.value, score.n, score.counts) == (5, 1, {"texts failed": 1})
 
 
 def test_the_number_of_calls_is_what_is_asked(serve, tmp_path):
