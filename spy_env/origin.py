@@ -42,7 +42,13 @@ def trained_files(path: Path) -> list[Path]:
         ValueError: there are none.
     """
     found = games_files(path)
-    return [file for file in found if _STEP.fullmatch(file.stem)] or found
+    return [file for file in found if step_of(file) is not None] or found
+
+
+def step_of(file: Path) -> int | None:
+    """The iteration that a file of games is named by; None where it is by none."""
+    number = _STEP.fullmatch(file.stem)
+    return int(number[1]) if number else None
 
 
 def games_files(path: Path) -> list[Path]:
@@ -66,15 +72,15 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
     folder = file.parent.parent if file.parent.name == "games" else file.parent
     game = _game_config(folder)
     origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(game))
-    number = _STEP.fullmatch(file.stem)
-    if not game or not number:
+    step = step_of(file)
+    if not game or step is None:
         return origin
-    before, own = _metrics_of(folder, (int(number[1]) - 1, int(number[1])))
+    before, own = _metrics_of(folder, (step - 1, step))
     baselines = {key.removeprefix(_BASELINE): value for key, value in before.items() if key.startswith(_BASELINE)}
-    known = bool(before) or int(number[1]) == 1  # there are none before the first iteration
+    known = bool(before) or step == 1  # there are none before the first iteration
     return replace(
         origin,
-        step=int(number[1]),
+        step=step,
         baselines=(baselines if game.get("rae", True) else {}) if known and origin.rewards == _rules_of(game) else None,
         opponents={key.removeprefix(_OPPONENT): name for key, name in own.items() if key.startswith(_OPPONENT)},
         normalised=bool(game.get("normalise_performing")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +12,7 @@ from typing import Any
 
 from spy_env import Game, read_games
 from spy_env.diagnostics import over
-from spy_env.origin import CONFIGS, LOGS, config_row, games_files, trained_files
-from trainers.run_logs import step_named
-
-_OF_AN_ITERATION = re.compile(r"step_\d+")
+from spy_env.origin import CONFIGS, LOGS, config_row, games_files, step_of, trained_files
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,9 @@ class Run:
             files = trained_files(self.folder)
         except ValueError:
             return ()
-        trained = bool(_OF_AN_ITERATION.fullmatch(files[0].stem))
-        steps = {file: step_named(file) if trained else number for number, file in enumerate(files, start=1)}
+        steps = {
+            file: step_of(file) or number for number, file in enumerate(files, start=1)
+        }  # all are named by one, or none
         return tuple((step, game) for file, step in steps.items() for game in _games(file))
 
 
