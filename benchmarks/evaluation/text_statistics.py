@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import item_share, mean
 from benchmarks.evaluation.results import Score, score_of
-
-_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+(?:['’][^\W_]+)*")  # as the core counts: one Chinese character is a word
-
-
-def words(text: str) -> list[str]:
-    """A text's words in small letters; one Chinese character counts as one."""
-    return [word.lower() for word in _WORD.findall(text)]
-
-
-def distinct_2(text: str) -> float:
-    """The share of a text's pairs of neighbouring words that are different ones (Li et al. 2016); nan below two words."""
-    found = words(text)
-    pairs = list(pairwise(found))
-    return len(set(pairs)) / len(pairs) if pairs else float("nan")
+from spy_env.diagnostics.wording import distinct_2, words
 
 
 def language(text: str) -> str:
@@ -35,7 +20,7 @@ def language(text: str) -> str:
 def statistics(set: str, who: str, answers: Sequence[Answer], counts: Mapping[str, int], seed: int) -> Iterator[Score]:
     """Statistics of what a contestant wrote for one set; ``answers`` without those that failed."""
     texts = [answer.said for answer in answers]
-    varied = [value for text in texts if (value := distinct_2(text)) == value]
+    varied = [distinct_2([text]) for text in texts if len(words(text)) > 1]
     yield score_of(
         set, "length in words", who, mean([float(len(words(text))) for text in texts], seed), counts, percent=False
     )

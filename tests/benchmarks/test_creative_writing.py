@@ -13,9 +13,11 @@ from shared_data import shared_data
 from benchmarks.evaluation import creative_writing as suite
 from benchmarks.evaluation.checklists import METRIC
 from benchmarks.evaluation.contestants import Contestant, Loading, contestant
+from benchmarks.evaluation.generations import Answer as Written
 from benchmarks.evaluation.results import read_results, write_results
 from benchmarks.evaluation.run import Run
-from benchmarks.evaluation.text_statistics import distinct_2, language, words
+from benchmarks.evaluation.text_statistics import language, statistics
+from spy_env.diagnostics.wording import distinct_2, words
 from trainers.engines import Failed, Reply
 
 CRITERION = {
@@ -265,9 +267,10 @@ def test_the_number_of_calls_is_what_is_asked(serve, tmp_path):
 
 
 def test_words_languages_and_variety_are_told_by_hand():
-    assert words("It isn't 写信, OK_2!") == ["it", "isn't", "写", "信", "ok", "2"]
-    assert distinct_2("a b a b") == pytest.approx(2 / 3)
-    assert distinct_2("a") != distinct_2("a")
+    assert words("It isn't 写信, OK_2!") == ("it", "isn't", "写", "信", "ok", "2")
+    assert distinct_2(["a b a b"]) == pytest.approx(2 / 3)
+    scores = {score.metric: score for score in statistics("s", "model", [Written("a"), Written("a b a b")], {}, 0)}
+    assert (scores["distinct-2 within a text"].value, scores["distinct-2 within a text"].n) == (pytest.approx(2 / 3), 1)
     assert [language(text) for text in ("A letter 信 to all of you", "写一封信 OK", "")] == ["en", "zh", "en"]
 
 
