@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 from answer_tables import ALGEBRA_RIGHT, SPELLED_RIGHT, SPELLED_WRONG, each
 
-from benchmarks.evaluation.answers import final_answer, number, parts, settled, spelled
+from benchmarks.evaluation.answers import final_answer, parts, settled, spelled
+from benchmarks.evaluation.quantities import number
 
 
 @pytest.mark.parametrize(("kind", "said", "gold"), each(SPELLED_RIGHT))
