@@ -17,19 +17,10 @@ from trl_runs import games_in, games_of, trainer_of
 
 from spy_env import Stage
 from trainers.shared_flags import Data
-from trainers.trl.config import check_version
 
-pytestmark = pytest.mark.trl
+pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 GAMES = 32
 STEPS = {Stage.PERFORMING: 40, Stage.DETECTION: 250}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _real_trl():
-    try:
-        check_version()
-    except ValueError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

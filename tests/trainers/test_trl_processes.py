@@ -16,10 +16,9 @@ pytest.importorskip("transformers", reason="the model is one of its")
 import tiny_world
 from trl_runs import games_in, lines_of
 
-from trainers.trl.config import check_version
 from trainers.trl.progress import STATE
 
-pytestmark = pytest.mark.trl
+pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 FOLDER = Path(__file__).parent
 RUN = """
 import pathlib, sys
@@ -29,14 +28,6 @@ place, output, rows = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 changed = {"per_device_train_batch_size": rows, "max_steps": 3, "ddp_find_unused_parameters": False}
 trl_runs.trainer_of(place, output, **changed).train()
 """
-
-
-@pytest.fixture(autouse=True)
-def _real_trl():
-    try:
-        check_version()
-    except ValueError as error:
-        pytest.skip(str(error))
 
 
 def run(place, output, processes, rows):

@@ -15,19 +15,10 @@ pytest.importorskip("peft", reason="adapters are its")
 import tiny_world
 from trl_runs import games_in, games_of, lines_of, trainer_of
 
-from trainers.trl.config import check_version
 from trainers.trl.progress import STATE
 
-pytestmark = pytest.mark.trl
+pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 STEPS, HALF = 6, 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _real_trl():
-    try:
-        check_version()
-    except ValueError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

@@ -27,18 +27,9 @@ from trainers.game_config import start_curriculum
 from trainers.inspection.revoting import frozen_detector
 from trainers.inspection.runs import read_runs
 from trainers.metrics import game_metrics
-from trainers.trl.config import check_version
 
-pytestmark = pytest.mark.trl
+pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 ADAPTATIONS = {False: {}, True: {"ds": {"lora": {"rank": 2}}}}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _real_trl():
-    try:
-        check_version()
-    except ValueError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
