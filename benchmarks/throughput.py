@@ -223,7 +223,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     os.environ["OMP_NUM_THREADS"] = "1"
     if args.trl:
-        from benchmarks.trl_update import check_version
+        from trainers.trl.config import check_version
 
         try:
             check_version()

@@ -7,30 +7,14 @@ computes logits at every position and on a GPU at those of replies. TRL needs an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainers.embedded.loss import LossRules
 from trainers.embedded.micro_batches import Pair
+from trainers.trl.config import check_version
 
-TESTED = "1.16"  # samples are given through private methods, which change between versions
 PAD, END = 0, 1
-
-
-def check_version() -> None:
-    """Whether TRL can be measured here.
-
-    Raises:
-        ValueError: it isn't installed, or not in the version that this was tested with.
-    """
-    way_out = f"in an environment of its own: pip install 'trl=={TESTED}.*'"
-    try:
-        found = version("trl")
-    except PackageNotFoundError:
-        raise ValueError(f"trl is not installed; {way_out}") from None
-    if found.split(".")[:2] != TESTED.split("."):
-        raise ValueError(f"trl is {found}, and only {TESTED} was tested; {way_out}")
 
 
 def training_step(model: Any, pairs: Sequence[Pair], rules: LossRules, checkpointing: bool) -> Callable[[], float]:

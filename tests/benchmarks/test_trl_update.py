@@ -15,7 +15,6 @@ pytest.importorskip("peft", reason="adapters are its")
 
 import torch
 
-from benchmarks import trl_update
 from benchmarks.throughput import (
     WAYS,
     Way,
@@ -26,9 +25,11 @@ from benchmarks.throughput import (
     peak_memory,
     random_model,
 )
-from benchmarks.trl_update import batch_of, check_version, training_step
+from benchmarks.trl_update import batch_of, training_step
 from benchmarks.update_scenarios import SCENARIOS, samples_of
 from trainers.embedded.loss import LossRules
+from trainers.trl import config
+from trainers.trl.config import check_version
 
 TINY = ["update", "--trl", "--rounds", "1", "--layers", "1", "--vocabulary", "100"]
 
@@ -50,7 +51,7 @@ def said_to_be(monkeypatch, found):
             raise PackageNotFoundError(package)
         return found
 
-    monkeypatch.setattr(trl_update, "version", version)
+    monkeypatch.setattr(config, "version", version)
 
 
 @pytest.mark.parametrize(

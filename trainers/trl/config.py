@@ -76,7 +76,7 @@ def check_version() -> None:
     Raises:
         ValueError: it is another, or none.
     """
-    way_out = "pip install 'spy-env[trl]' in an environment of its own"
+    way_out = f"in an environment of its own: pip install 'spy-env[trl]' or pip install 'trl=={TESTED}.*'"
     try:
         found = version("trl")
     except PackageNotFoundError:
