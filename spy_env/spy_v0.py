@@ -30,11 +30,11 @@ from pettingzoo.utils.conversions import parallel_wrapper_fn
 from spy_env.documents import Document
 from spy_env.game import Game, RawReply, Rules, Stage, deal
 from spy_env.observations import observe
+from spy_env.render import running_text
 from spy_env.rewards import RewardRules
 from spy_env.seats import Seat, player_seats, referee_seats
 from spy_env.spaces import FreeText
 from spy_env.tasks import load_task, shipped_documents
-from spy_env.viewer import running_text
 
 MAX_PROMPT = 10_000_000  # characters; our choice: no model reads more
 MAX_REPLY = 100_000  # characters; the published runs end replies at 4,096 tokens

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from chat_server import Answer, Endpoint
+
+from tests.chat_server import Answer, Endpoint
 
 # Threads gain nothing on models this small, and on a busy machine they wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

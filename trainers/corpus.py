@@ -84,7 +84,7 @@ def _times(number: int) -> str:
 
 def _located(task: str, source: str | None, say: Say) -> str:
     if source == ABSTRACTS:
-        from trainers.first_run import paper_abstracts
+        from trainers.first_run.downloads import paper_abstracts
 
         return str(paper_abstracts(say))
     if source is not None:

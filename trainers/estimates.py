@@ -1,11 +1,11 @@
-"""What a set of games says about its players, each number with the interval of ``spy_env.estimates``."""
+"""What a set of games says about its players, each number with the interval of ``spy_env.diagnostics.estimates``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Seat, Vote
-from spy_env.estimates import Estimate, average, share
+from spy_env.diagnostics.estimates import Estimate, average, share
 from trainers.metrics import commonest_vote
 
 __all__ = ["Estimate", "average", "measure", "share"]

@@ -9,12 +9,12 @@ from pathlib import Path
 from spy_env import Game, Rules, Seat, Stage, load_task, player_seats, referee_seats, task_names, write_games
 from spy_env.game import VOTERS
 from spy_env.masking import OPERATORS
-from spy_env.viewer import game_text
+from spy_env.render import game_text
 from trainers.corpus import Corpus
 from trainers.engines import Sampling
+from trainers.engines.players import ANYWHERE, engine_for, read_player, told
+from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
-from trainers.room import deal_to_fit
-from trainers.seat_players import ANYWHERE, engine_for, read_player, told
 
 PLAYERS = told(ANYWHERE)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from spy_env import Game, RawReply, Seat, Stage, observe
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
-from trainers.room import Room, fit_votes
+from trainers.prompt_budget import Room, fit_votes
 
 RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed
 STAGES = (Stage.PERFORMING, Stage.DETECTION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Seat, Stage
-from trainers.dealing import Place
+from trainers.cluster.dealing import Place
 from trainers.engines import Reply
 
 

@@ -19,12 +19,12 @@ from benchmarks.evaluation.run import Run
 from benchmarks.evaluation.writing_prompts import in_words
 from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
 from spy_env.documents import PLAYABLE_UNITS, units_found
-from spy_env.origin import games_files
 from spy_env.records import to_json
 from spy_env.tasks import shipped_documents
+from spy_env.viewer.origin import games_files
 from trainers.engines import Failed, Reply, Request, Sampling
+from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
-from trainers.room import deal_to_fit
 
 GAMES = 100  # of each task, as published
 # Tokens of a reply; ours: enough for a story of 400 words after some thought, and for a vote with reasons.

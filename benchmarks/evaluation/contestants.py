@@ -11,7 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from trainers.engines import EndpointEngine, Engine, Reader
+from trainers.engines import Engine, Reader
+from trainers.engines.endpoint import EndpointEngine
 
 # http://host:port/path:model; what follows the host's colon is its port
 _URL_AND_MODEL = re.compile(r"(https?://(?:\[[^\]]+\]|[^/:#\[]+)(?::\d++(?=[/:#]|$))?+(?:/[^:#]*+)?+)[:#](.+)")
@@ -112,8 +113,8 @@ def contestant(role: str, name: str, loading: Loading) -> Contestant:
 def _local(role: str, name: str, loading: Loading) -> Contestant:
     from transformers import AutoConfig, AutoTokenizer
 
-    from trainers.encoder import Encoder
-    from trainers.first_run import SMALL_MODEL, small_model
+    from trainers.engines.encoder import Encoder
+    from trainers.first_run.downloads import SMALL_MODEL, small_model
 
     folder = str(small_model()) if name == SMALL_MODEL else name
     try:
@@ -174,11 +175,11 @@ def _engine(folder: str, encoder: Any, max_len: int, loading: Loading) -> Engine
     import torch
 
     if loading.engine == "transformers":
-        from trainers.local_engine import load_engine
+        from trainers.engines.local import load_engine
 
         return load_engine(folder, loading.rows, loading.template_options)
-    from trainers.encoder import end_tokens
-    from trainers.vllm_engine import VllmEngine
+    from trainers.engines.encoder import end_tokens
+    from trainers.engines.vllm import VllmEngine
 
     on_gpu = torch.cuda.is_available()
     return VllmEngine(

@@ -12,7 +12,8 @@ from tqdm import tqdm
 from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.finished import Finished, content_key
 from spy_env.ballot import after_thinking
-from trainers.engines import EndpointEngine, Engine, Failed, Reply, Request, Sampling
+from trainers.engines import Engine, Failed, Reply, Request, Sampling
+from trainers.engines.endpoint import EndpointEngine
 
 FAILURES_IN_A_ROW = 20  # ours: an endpoint that fails so often is down
 ROWS_AT_A_TIME = 64  # ours: what a kill can lose of a local model's work

@@ -18,7 +18,8 @@ from benchmarks.evaluation.costs import Bill, CostCapError, Price, dollars
 from benchmarks.evaluation.finished import Finished, content_key
 from benchmarks.evaluation.generations import Answer, as_answered
 from benchmarks.evaluation.run import Say
-from trainers.engines import EndpointEngine, Failed, Reply, Request, Sampling
+from trainers.engines import Failed, Reply, Request, Sampling
+from trainers.engines.endpoint import EndpointEngine
 
 VERDICTS = "verdicts.jsonl"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spy_env.estimates import Estimate, average, share
+from spy_env.diagnostics.estimates import Estimate, average, share
 
 NAME = "collusion"
 FEWEST = 8  # late games: fewer may all say the same, and would then pass for certain; our choice

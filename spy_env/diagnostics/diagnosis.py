@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from spy_env.diagnostics.estimates import Estimate
 from spy_env.diagnostics.gaps import Gap, diversity, gaps, near_duplicates
 from spy_env.diagnostics.proxies import RESAMPLES, votes_and_proxies
 from spy_env.diagnostics.shortcuts import LEVEL, Finding, position_habit, shortcuts
 from spy_env.diagnostics.shown import over
-from spy_env.estimates import Estimate
 from spy_env.game import Game
 
 

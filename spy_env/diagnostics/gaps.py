@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from spy_env.diagnostics.estimates import Estimate, average, share
 from spy_env.diagnostics.shown import Shown, copies, over, shown
 from spy_env.diagnostics.wording import copied_share, distinct_2, likeness, shingles
-from spy_env.estimates import Estimate, average, share
 from spy_env.game import Game
 from spy_env.masking import count_units
 from spy_env.seats import Seat

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from spy_env.diagnostics.estimates import Estimate
 from spy_env.diagnostics.shown import over, seen_and_hidden, shown
 from spy_env.diagnostics.wording import content_words, copied_share, coverage, shingles
-from spy_env.estimates import Estimate
 from spy_env.game import Game
 from spy_env.masking import count_units
 from spy_env.seats import Seat

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from spy_env.diagnostics.estimates import Estimate, average, share
 from spy_env.diagnostics.probes import PROBES, credit, judged
 from spy_env.diagnostics.shown import Shown, detector_share, first_of_each_seed, named_votes, shown
-from spy_env.estimates import Estimate, average, share
 from spy_env.game import Game
 from spy_env.seats import Seat, number_of
 

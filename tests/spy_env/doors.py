@@ -4,7 +4,8 @@ from zlib import crc32
 
 from spy_env import Document, Rules, Stage, deal, player_seats, referee_seats, spy_v0
 from spy_env.observations import read_results
-from trainers.engines import Sampling, ScriptedEngine
+from trainers.engines import Sampling
+from trainers.engines.players import ScriptedEngine
 from trainers.rollout import Seating, play_games
 
 VOTERS = ("all", "civilians", "referees")

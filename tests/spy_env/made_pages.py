@@ -3,10 +3,9 @@
 from dataclasses import replace
 from random import Random
 
-from test_page import PLAIN
-
 from spy_env import Document, RawReply, Rules, Stage, deal
-from spy_env.page import page_of
+from spy_env.viewer.page import page_of
+from tests.spy_env.test_page import PLAIN
 
 TASKS = ("summarization", "creative_writing", "math_reasoning")
 SAID = ("\\boxed{1}", "I think it is \\boxed{2}.", "\\boxed{3}", "\\boxed{N/A}", "I cannot tell.")

@@ -7,9 +7,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from doors import dealt
 
 from spy_env import cli, write_games
+from tests.spy_env.doors import dealt
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ def installed(tmp_path, monkeypatch):
     for name, source in COMMANDS.items():
         (tmp_path / f"spyrl_{name}_command.py").write_text(source)
         points[name] = EntryPoint(name, f"spyrl_{name}_command:main", cli.GROUP)
-    points["replay"] = EntryPoint("replay", "spy_env.viewer:main", cli.GROUP)
+    points["replay"] = EntryPoint("replay", "spy_env.viewer.replay:main", cli.GROUP)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(cli, "commands", lambda: points)
 
@@ -116,7 +116,7 @@ def test_replay_shows_games_and_explains_what_is_wrong(tmp_path, capsys):
 def test_the_project_declares_replay():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"spyrl": "spy_env.cli:main"}
-    assert project["entry-points"][cli.GROUP]["replay"] == "spy_env.viewer:main"
+    assert project["entry-points"][cli.GROUP]["replay"] == "spy_env.viewer.replay:main"
 
 
 def test_commands_are_found_by_entry_point(tmp_path):

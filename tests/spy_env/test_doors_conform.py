@@ -7,12 +7,12 @@ import warnings
 
 import gymnasium
 import pytest
-from doors import ECHOES, VOTERS, dealt, play_aec, play_parallel, rules, started
 from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
 
 from spy_env import spy_v0, to_json
 from spy_env.seat_view import SeatEnv
+from tests.spy_env.doors import ECHOES, VOTERS, dealt, play_aec, play_parallel, rules, started
 
 # PettingZoo expects numbers; text can't avoid these three. Everything else is an error.
 NOT_NUMBERS = (

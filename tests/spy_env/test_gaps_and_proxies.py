@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simulated_games import english, games
 
 from spy_env import Document, RawReply, Rules, Span, deal
 from spy_env.diagnostics import diversity, gaps, lead, near_duplicates, votes_and_proxies
+from spy_env.diagnostics.estimates import average, share
 from spy_env.diagnostics.proxies import COPIED, COVERAGE, FEWEST, LENGTH, hidden_words, proxies
 from spy_env.diagnostics.wording import content_words, copied_share, distinct_2, likeness, shingles, words
-from spy_env.estimates import average, share
+from tests.simulated_games import english, games
 
 TEXT = "The mill at Orrin burned on 3 May. The mill lost nobody, and 40 sacks of rye were lost."
 

@@ -10,7 +10,6 @@ from importlib.resources import files
 from itertools import product
 
 import pytest
-from doors import ECHOES, VOTERS, dealt, play_batch
 
 from spy_env import (
     Document,
@@ -22,13 +21,14 @@ from spy_env import (
     from_json,
     observe,
     to_json,
-    viewer,
     write_games,
 )
 from spy_env.diagnostics.proxies import proxies
-from spy_env.origin import Origin, origin_of
-from spy_env.page.document import SCRIPTS, embedded_json, page_of, unpacked
-from spy_env.page.facts import facts_of, row_of
+from spy_env.viewer import replay
+from spy_env.viewer.facts import facts_of, row_of
+from spy_env.viewer.origin import Origin, origin_of
+from spy_env.viewer.page import SCRIPTS, embedded_json, page_of, unpacked
+from tests.spy_env.doors import ECHOES, VOTERS, dealt, play_batch
 from trainers.curriculum import Curriculum, Schedule
 from trainers.metrics import curriculum_metrics
 
@@ -83,7 +83,7 @@ class Reader(HTMLParser):
 
 
 def own(name):
-    return (files("spy_env.page") / name).read_text(encoding="utf-8")
+    return (files("spy_env.viewer") / name).read_text(encoding="utf-8")
 
 
 def as_read(value):
@@ -142,7 +142,9 @@ def test_the_scripts_make_no_markup_of_text_and_end_no_element():
     script = "".join(map(own, SCRIPTS))
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|\.on\w+ ?=|</|<!--"
     assert not re.search(forbidden, script)
-    assert sorted(SCRIPTS) == sorted(file.name for file in files("spy_env.page").iterdir() if file.name.endswith(".js"))
+    assert sorted(SCRIPTS) == sorted(
+        file.name for file in files("spy_env.viewer").iterdir() if file.name.endswith(".js")
+    )
 
 
 @pytest.mark.parametrize("voters", VOTERS)
@@ -270,9 +272,9 @@ def test_the_page_makes_its_folder_and_never_takes_the_place_of_games(tmp_path):
         write_games(file, [played()])
     held = one.read_bytes()
     with pytest.raises(ValueError, match=r"one\.jsonl; name the page to write, such as games\.html, before the games"):
-        viewer.main(["--html", str(one), str(other)])
+        replay.main(["--html", str(one), str(other)])
     assert one.read_bytes() == held
-    assert viewer.main(["--html", str(tmp_path / "new" / "page.html"), str(one)]) == 0
+    assert replay.main(["--html", str(tmp_path / "new" / "page.html"), str(one)]) == 0
     assert (tmp_path / "new" / "page.html").exists()
 
 
@@ -280,14 +282,14 @@ def test_the_command_writes_the_page_of_the_games_that_were_asked_for(tmp_path, 
     games = tmp_path / "games.jsonl"
     write_games(games, [played(seed="a"), played(seed="b")])
     page = tmp_path / "page.html"
-    assert viewer.main(["--html", str(page), str(games)]) == 0
+    assert replay.main(["--html", str(page), str(games)]) == 0
     assert "2 games in" in capsys.readouterr().out
     assert [row["seed"] for row in Reader(page.read_text(encoding="utf-8")).rows()] == ["a", "b"]
-    viewer.main(["--html", str(page), "--game", "b", "--reveal", str(games)])
+    replay.main(["--html", str(page), "--game", "b", "--reveal", str(games)])
     assert [row["number"] for row in Reader(page.read_text(encoding="utf-8")).rows()] == [2]
     assert '{"reveal":true' in page.read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="leave --list out"):
-        viewer.main(["--html", str(page), "--list", str(games)])
+        replay.main(["--html", str(page), "--list", str(games)])
 
 
 TEXTS = {

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from browser import MISSING, started
-from doors import dealt
-from made_pages import many_games, page_file
-from test_page import HOSTILE, PLAIN, played, said_by_all
 
 from spy_env import Document, RawReply, Rules, deal, player_seats
-from spy_env.page.facts import row_of
+from spy_env.viewer.facts import row_of
+from tests.spy_env.browser import MISSING, started
+from tests.spy_env.doors import dealt
+from tests.spy_env.made_pages import many_games, page_file
+from tests.spy_env.test_page import HOSTILE, PLAIN, played, said_by_all
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,7 +7,6 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
-from doors import SEATS, dealt, document, play_batch, rules
 
 from spy_env import (
     ABSTAIN,
@@ -23,6 +22,7 @@ from spy_env import (
     to_json,
 )
 from spy_env.players import human_player, lead_sentences, random_player, scripted_player, word_overlap_vote
+from tests.spy_env.doors import SEATS, dealt, document, play_batch, rules
 
 
 def game_on(text, performances=(), operator="span", players=4):
@@ -179,7 +179,7 @@ def test_the_end_of_input_ends_a_humans_reply():
 
 
 PLAY = """
-from doors import *; from spy_env import to_json; from spy_env.players import *
+from tests.spy_env.doors import *; from spy_env import to_json; from spy_env.players import *
 for voters in VOTERS:
     for player in (scripted_player(), random_player(4)):
         print(to_json(play_batch([dealt(voters, "s")], dict.fromkeys(SEATS, player))[0]))

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulated_games import english, games
 
 from spy_env import RawReply, Rules, deal, write_games
-from spy_env.rescoring import main
+from spy_env.viewer.rescoring import main
+from tests.simulated_games import english, games
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,7 +138,7 @@ def test_files_without_a_finished_game_are_refused_and_a_config_of_something_els
 
 def test_rescoring_needs_neither_a_model_nor_numpy(file):
     program = (
-        "import sys; from spy_env.rescoring import main; main(sys.argv[1:]); "
+        "import sys; from spy_env.viewer.rescoring import main; main(sys.argv[1:]); "
         "print(sorted({'torch', 'numpy', 'transformers', 'trainers'} & set(sys.modules)))"
     )
     ran = subprocess.run(

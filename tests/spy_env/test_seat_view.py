@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from doors import ECHOES, SEATS, VOTERS, DealtTable, dealt, document, play_aec, rules, started
 
 from spy_env import Stage, spy_v0, to_json
 from spy_env.players import scripted_player
 from spy_env.seat_view import SeatEnv
+from tests.spy_env.doors import ECHOES, SEATS, VOTERS, DealtTable, dealt, document, play_aec, rules, started
 
 # voters, seat, spy -> the stages in which the seat acts
 EPISODES = [

@@ -3,7 +3,11 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-from doors import (
+
+from spy_env import RawReply, Stage, hide, observe, player_seats, spy_v0
+from spy_env.masking import OPERATORS
+from spy_env.seat_view import SeatEnv
+from tests.spy_env.doors import (
     PLAYERS,
     SAMPLING,
     SEATS,
@@ -13,10 +17,6 @@ from doors import (
     says,
     started,
 )
-
-from spy_env import RawReply, Stage, hide, observe, player_seats, spy_v0
-from spy_env.masking import OPERATORS
-from spy_env.seat_view import SeatEnv
 from trainers.engines import Reply
 from trainers.rollout import Seating, play_games
 

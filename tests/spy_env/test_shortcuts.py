@@ -7,7 +7,6 @@ from itertools import product
 from random import Random
 
 import pytest
-from simulated_games import chinese, english, games
 
 from spy_env import RawReply, Rules, Stage, deal
 from spy_env.diagnostics import PROBES, position_habit, shortcuts
@@ -15,6 +14,7 @@ from spy_env.diagnostics.cues import MASK, ROLE, count_cues
 from spy_env.diagnostics.probes import judged
 from spy_env.diagnostics.shortcuts import LEVEL, TESTS, chance_of
 from spy_env.diagnostics.shown import detector_share, shown
+from tests.simulated_games import chinese, english, games
 
 HALF = 0.6  # of spies that show the sign
 

@@ -3,11 +3,22 @@
 from dataclasses import replace
 
 import pytest
-from doors import ECHOES, SEATS, VOTERS, dealt, document, play_aec, play_batch, play_parallel, rules, started
 
 from spy_env import PRESETS, RawReply, RewardRules, Stage, deal, spy_v0, task_names, to_json
 from spy_env.records import read_games, write_games
 from spy_env.spy_v0 import MAX_REPLY
+from tests.spy_env.doors import (
+    ECHOES,
+    SEATS,
+    VOTERS,
+    dealt,
+    document,
+    play_aec,
+    play_batch,
+    play_parallel,
+    rules,
+    started,
+)
 
 every_rule = pytest.mark.parametrize("voters", VOTERS)
 every_task = pytest.mark.parametrize("task", task_names())

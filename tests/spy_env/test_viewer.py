@@ -6,10 +6,11 @@ import sys
 from dataclasses import fields, replace
 
 import pytest
-from doors import ECHOES, SEATS, VOTERS, dealt, play_batch
 
-from spy_env import Document, RawReply, RewardRules, Rules, deal, player_seats, to_json, viewer, write_games
-from spy_env.viewer import game_text, outcome_text
+from spy_env import Document, RawReply, RewardRules, Rules, deal, player_seats, to_json, write_games
+from spy_env.viewer import replay
+from spy_env.viewer.replay import game_text, outcome_text
+from tests.spy_env.doors import ECHOES, SEATS, VOTERS, dealt, play_batch
 
 
 def played(voters="all", seed="7", spy=None):
@@ -27,7 +28,7 @@ def saved(tmp_path):
 
 
 def shown(capsys, *arguments):
-    assert viewer.main([str(argument) for argument in arguments]) == 0
+    assert replay.main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -159,15 +160,15 @@ def test_at_a_terminal_the_reveal_waits_for_enter(saved, capsys, monkeypatch, ke
 def test_missing_files_and_empty_folders_are_errors_that_say_what_to_give(tmp_path):
     for path in (tmp_path, tmp_path / "nothing.jsonl"):
         with pytest.raises(ValueError, match=r"no games at .*give a \.jsonl file"):
-            viewer.main([str(path)])
+            replay.main([str(path)])
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(ValueError, match="no games in these files"):
-        viewer.main([str(tmp_path / "empty.jsonl")])
+        replay.main([str(tmp_path / "empty.jsonl")])
 
 
 def test_an_unknown_game_is_an_error_that_says_how_to_list_them(saved):
     with pytest.raises(ValueError, match=r"no game '9' among the 3 .*--list"):
-        viewer.main([str(saved), "--game", "9"])
+        replay.main([str(saved), "--game", "9"])
 
 
 def test_a_line_that_was_cut_loses_one_game_and_the_rest_is_shown(saved, capsys):
@@ -183,14 +184,14 @@ def test_lines_that_are_no_games_are_errors_that_name_file_and_line(saved, row):
     with saved.open("a") as file:
         file.write(json.dumps(row) + "\n")
     with pytest.raises(ValueError, match=r"games\.jsonl:4: "):
-        viewer.main([str(saved), "--list"])
+        replay.main([str(saved), "--list"])
 
 
 def test_a_game_of_an_unknown_task_is_an_error_that_names_it(tmp_path):
     row = json.loads(to_json(played()))
     (tmp_path / "games.jsonl").write_text(json.dumps({**row, "task": "poem"}))
     with pytest.raises(ValueError, match="no task named 'poem'"):
-        viewer.main([str(tmp_path / "games.jsonl")])
+        replay.main([str(tmp_path / "games.jsonl")])
 
 
 def test_performances_of_all_players_are_shown_side_by_side():
@@ -210,5 +211,5 @@ def test_a_runs_games_are_scored_by_its_own_rules_unless_others_are_chosen(tmp_p
     config = {"config": {"game": {"rewards": "spyrl", **prices, "abstain": -0.25}}}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     for choice, paid in (([], "-0.250"), (["--rewards", "vision_zero"], "-0.500"), (["--rewards", "spyrl"], "+0.000")):
-        viewer.main([str(tmp_path), "--reveal", *choice])
+        replay.main([str(tmp_path), "--reveal", *choice])
         assert f"abstain            0      +0.000     {paid}" in capsys.readouterr().out

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_games import ABSTAINS, MUMBLES, voted
 
 from spy_env import RewardRules, Stage
 from spy_env.advantages import EPSILON, group_advantages, role_advantages
+from tests.trainers.made_games import ABSTAINS, MUMBLES, voted
 from trainers.curriculum import Curriculum, Schedule
 
 ROUNDED = 0.005  # SPYRL.md gives two decimals

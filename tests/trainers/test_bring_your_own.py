@@ -12,10 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the page trains with it")
 pytest.importorskip("transformers", reason="the model is one of its")
 
-import tiny_runs
-import tiny_world
-
 from spy_env import Stage
+from tests.trainers import tiny_runs, tiny_world
 
 FOLDER = Path(__file__).parents[2] / "trainers"
 TEXT = (FOLDER / "BRING_YOUR_OWN.md").read_text(encoding="utf-8")

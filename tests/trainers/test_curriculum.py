@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_games import voted
 
 from spy_env import PRESETS, RewardRules, Stage, player_seats, referee_seats
+from tests.trainers.made_games import voted
 from trainers.curriculum import Average, Curriculum, Schedule
 
 P, D = Stage.PERFORMING, Stage.DETECTION

@@ -16,11 +16,9 @@ pytest.importorskip("peft", reason="the policy imports it")
 pytest.importorskip("tyro", reason="the command reads its flags with it")
 resource = pytest.importorskip("resource", reason="limits the length of files, on Unix")
 
-import tiny_runs
-import tiny_world
-from test_checkpoints import flags_of
-
-from spy_env.viewer import main as replay
+from spy_env.viewer.replay import main as replay
+from tests.trainers import tiny_runs, tiny_world
+from tests.trainers.embedded.test_checkpoints import flags_of
 from trainers import disk
 from trainers.disk import NotWrittenError
 from trainers.embedded import command

@@ -4,9 +4,9 @@ from random import Random
 from statistics import stdev
 
 import pytest
-from made_games import voted
 
 from spy_env import PRESETS, RewardRules
+from tests.trainers.made_games import voted
 from trainers.estimates import Estimate, average, measure, share
 
 NEAR = 5e-5

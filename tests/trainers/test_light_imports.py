@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Refuse())
 def test_the_core_the_embedded_trainer_and_the_check_of_a_gpu_need_only_torch_and_transformers():
     program = (
         BLOCKED
-        + "import spy_env, trainers.embedded.loop, benchmarks.gpu_check; print('trainers.embedded.display' in sys.modules)"
+        + "import spy_env, trainers.embedded.loop, benchmarks.speed.gpu_check; print('trainers.embedded.display' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     # transformers itself imports rich where it finds it; the loop imports no display

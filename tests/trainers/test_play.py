@@ -68,7 +68,7 @@ def test_the_same_seed_plays_the_same_games_and_another_seed_others(games):
 
 
 def test_scripted_random_human_and_model_sit_at_one_table(games, typed, model):
-    import tiny_world
+    from tests.trainers import tiny_world
 
     typed("plum fig", "", "2")
     _, (game,) = games(
@@ -166,7 +166,7 @@ def test_without_documents_the_task_s_own_are_played(tmp_path):
     assert game.document == next(shipped_documents(load_task("math_reasoning")))
 
 
-@pytest.mark.parametrize("task", [TINY_TASK, "tiny_task:TASK"])
+@pytest.mark.parametrize("task", [TINY_TASK, "tests.trainers.tiny_task:TASK"])
 def test_a_task_may_come_from_outside_the_package(games, task):
     _, (game,) = games("--task", task)
     assert (game.task, game.rules.document_words) == (task, 5)

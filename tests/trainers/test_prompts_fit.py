@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from counting_engine import CountingEngine, words
 
 from spy_env import Document, Rules, Stage, deal, observe
 from spy_env.masking import count_units
 from spy_env.observations import read_document, read_results
 from spy_env.records import from_json, to_json
+from tests.trainers.engines.counting_engine import CountingEngine, words
 from trainers.engines import Sampling
+from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
-from trainers.room import deal_to_fit
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 SENTENCE = "A bridge over the river was closed in spring. "
@@ -95,7 +95,7 @@ def test_a_document_that_can_not_be_cut_far_enough_is_an_error_that_says_what_to
 def test_with_a_real_tokenizer_all_prompts_and_replies_fit(tmp_path):
     pytest.importorskip("torch", reason="the tokenizer comes with a model")
     tiny_world = pytest.importorskip("tiny_world", reason="needs transformers")
-    from trainers.local_engine import load_engine
+    from trainers.engines.local import load_engine
 
     engine = load_engine(str(tiny_world.model_folder(tmp_path, steps=0)))
     text = " ".join(tiny_world.WORDS * 20)

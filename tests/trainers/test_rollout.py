@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from counting_engine import CountingEngine
 
 from spy_env import Document, Rules, Stage, deal
 from spy_env.records import to_json
+from tests.trainers.engines.counting_engine import CountingEngine
 from trainers.engines import Reply, Request, Sampling
 from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
 

@@ -1,9 +1,9 @@
 """What games give to a trainer, and the numbers told of a batch, worked out by hand."""
 
 import pytest
-from made_games import dealt, voted, with_votes
 
 from spy_env import PRESETS, UNREADABLE, RawReply, RewardRules, Stage, player_seats, referee_seats
+from tests.trainers.made_games import dealt, voted, with_votes
 from trainers.engines import Reply
 from trainers.metrics import commonest_vote, game_metrics, learner_metrics, mean, sample_metrics
 from trainers.rollout import Played

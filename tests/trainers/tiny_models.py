@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tiny_world
 import torch
 from transformers import (
     BloomConfig,
@@ -25,6 +24,8 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+
+from tests.trainers import tiny_world
 
 ROTARY = {
     "hidden_size": 32,

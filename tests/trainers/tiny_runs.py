@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import tiny_world
 from rich.console import Console
 
+from tests.trainers import tiny_world
 from trainers.embedded.config import Config
 from trainers.embedded.display import Display
 from trainers.embedded.loop import Result, train

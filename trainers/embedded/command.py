@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
-from spy_env.viewer import game_text
+from spy_env.render import game_text
 from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
 from trainers.embedded.config import Config
@@ -28,7 +28,7 @@ from trainers.embedded.policy import NotFiniteError
 from trainers.embedded.sweep import Sweep, read_sweep
 from trainers.embedded.sweep_runs import plan_lines, run_sweep
 from trainers.embedded.sweep_table import write_table
-from trainers.first_run import SMALL_MODEL, small_model
+from trainers.first_run.downloads import SMALL_MODEL, small_model
 from trainers.rollout import GamesFailedError
 from trainers.settings import taken
 

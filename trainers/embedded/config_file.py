@@ -14,7 +14,7 @@ def read_config(path: str) -> Config:
     Raises:
         ValueError: no such file, not TOML or JSON, a key that isn't known, or a value of the wrong kind.
     """
-    shipped = {file.stem: file for file in Path(__file__).parent.glob("*.toml")}
+    shipped = {file.stem: file for file in (Path(__file__).parents[1] / "first_run").glob("*.toml")}
     file = Path(path) if Path(path).is_file() else shipped.get(path, Path(path))
     if not file.is_file():
         raise ValueError(f"no config at {path!r}; give a .toml or .json file, or the shipped 'first_run'")

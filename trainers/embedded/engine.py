@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.encoder import Encoder, end_tokens
 from trainers.engines import Failed, Reply, Request
-from trainers.local_engine import LocalEngine
-from trainers.vllm_engine import VllmEngine
+from trainers.engines.encoder import Encoder, end_tokens
+from trainers.engines.local import LocalEngine
+from trainers.engines.vllm import VllmEngine
 
 if TYPE_CHECKING:
     from trainers.embedded.policy import Policy

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from random import Random
 
 from spy_env import Stage
+from trainers.engines.players import KINDS, read_player
 from trainers.samples import ROLES, trained_roles
-from trainers.seat_players import KINDS, read_player
 
 OPPONENTS = tuple(kind for kind in KINDS if kind != "human")
 FIXED_OPPONENTS = tuple(kind for kind in OPPONENTS if kind != "past")

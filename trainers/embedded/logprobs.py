@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.prefix_tree import PrefixTree, Tokens, grow
+from trainers.engines.prefix_tree import PrefixTree, Tokens, grow
+from trainers.engines.tree_attention import run_tree, unwrapped
 from trainers.samples import Sample
-from trainers.tree_attention import run_tree, unwrapped
 
 ROWS = 256  # of logits whose entropy is computed at a time
 

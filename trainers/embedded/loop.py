@@ -23,14 +23,14 @@ from trainers.embedded.evaluation import HeldOut
 from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.embedded.watching import Watch, last_games
+from trainers.engines.vllm_terms import installed_versions
 from trainers.estimates import Estimate
-from trainers.first_run import HUB_MODEL, SMALL_MODEL, weights_sha256
+from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.game_config import start_curriculum
 from trainers.metrics import curriculum_metrics, game_metrics, learner_metrics, sample_metrics
+from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, Seating, play_games
-from trainers.room import deal_to_fit
 from trainers.samples import samples_of
-from trainers.vllm_terms import installed_versions
 
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainers.embedded.logprobs import fed
-from trainers.prefix_tree import neighbours
+from trainers.engines.prefix_tree import neighbours
 from trainers.samples import Sample
 
 Pair = tuple[Sample, float]

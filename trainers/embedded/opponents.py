@@ -19,11 +19,11 @@ from trainers.embedded.checkpoints import STATE
 from trainers.embedded.config import Config
 from trainers.embedded.lineup import INITIAL, OPPONENTS, drawn_at
 from trainers.embedded.policy import Policy
-from trainers.encoder import Encoder
 from trainers.engines import Engine, Failed, Reply, Request
-from trainers.local_engine import LocalEngine
+from trainers.engines.encoder import Encoder
+from trainers.engines.local import LocalEngine
+from trainers.engines.players import engine_for, read_player
 from trainers.rollout import Seating
-from trainers.seat_players import engine_for, read_player
 
 
 @dataclass(frozen=True, slots=True)

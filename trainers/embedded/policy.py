@@ -22,9 +22,9 @@ from trainers.embedded.engine import ADAPTER, engine_for, plain_weights
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loss import Whole, loss_of
 from trainers.embedded.micro_batches import Pair, padded_batches, tree_batches
-from trainers.encoder import Encoder
+from trainers.engines.encoder import Encoder
+from trainers.engines.tree_attention import attending, fitting, method_for
 from trainers.samples import Sample
-from trainers.tree_attention import attending, fitting, method_for
 
 
 class NotFiniteError(RuntimeError):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from spy_env import Game
 from spy_env.diagnostics import Diagnosis, Lead, diagnose, votes_and_proxies
 from spy_env.diagnostics.collusion import NAME as COLLUSION
-from spy_env.estimates import Estimate
+from spy_env.diagnostics.estimates import Estimate
 from trainers.inspection.runs import Run
 
 BINS = 5  # stretches of iterations that votes and quality are compared in

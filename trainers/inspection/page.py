@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
-from spy_env.estimates import Estimate
+from spy_env.diagnostics.estimates import Estimate
 from trainers.inspection.charts import DASHES, Series, line_chart, stage_bands
 from trainers.inspection.diagnosis import Judged
 from trainers.inspection.figures import FIGURES, Figure

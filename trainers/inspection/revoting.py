@@ -16,11 +16,11 @@ from spy_env import Game, Stage, parse_vote
 from spy_env.diagnostics import Lead, detector_share, lead
 from trainers import disk
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
-from trainers.first_run import SMALL_MODEL, weights_sha256
+from trainers.engines.players import KINDS, SeatPlayer, engine_for, read_player
+from trainers.first_run.downloads import SMALL_MODEL, weights_sha256
 from trainers.game_config import StageSampling, sampling_by_stage, template_options
 from trainers.inspection.runs import Run
 from trainers.rollout import requests_of
-from trainers.seat_players import KINDS, SeatPlayer, engine_for, read_player
 from trainers.settings import from_dict
 
 DETECTORS = tuple(kind for kind in KINDS if kind not in ("human", "past"))

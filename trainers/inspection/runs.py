@@ -12,7 +12,7 @@ from typing import Any
 
 from spy_env import Game, read_games
 from spy_env.diagnostics import over
-from spy_env.origin import CONFIGS, LOGS, config_row, games_files, step_of, trained_files
+from spy_env.viewer.origin import CONFIGS, LOGS, config_row, games_files, step_of, trained_files
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from spy_env import PRESETS, Document, Rules, Stage, load_task, read_documents, 
 from spy_env.game import VOTERS
 from spy_env.masking import OPERATORS
 from trainers.engines import Engine, Sampling
+from trainers.engines.players import engine_for, read_player, told
 from trainers.openenv.offer import Offer
 from trainers.openenv.seat_game import OneAtATime
-from trainers.seat_players import engine_for, read_player, told
 
 OPPONENTS = ("scripted", "random", "model:FOLDER_OR_ID", "endpoint:URL#MODEL")  # nobody sits at a server's terminal
 READ_AT_MOST = 10_000  # documents of a hub's stream; our choice

@@ -14,8 +14,8 @@ from typing import Any
 from spy_env import Document, RewardRules, Rules, Seat, Stage, player_seats, referee_seats
 from trainers.engines import Engine, Sampling
 from trainers.openenv.seat_game import SeatGame, begin
+from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating
-from trainers.room import deal_to_fit
 from trainers.samples import ROLES
 from trainers.settings import from_dict
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from spy_env import Game, Seat, Stage, observe
-from trainers.engines import Engine, Failed, Reply, Request, ScriptedEngine
+from trainers.engines import Engine, Failed, Reply, Request
+from trainers.engines.players import ScriptedEngine
 from trainers.rollout import Played, Seating, play_stage, ready_for
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import tyro
 
 from trainers.corpus import check_source
-from trainers.first_run import HUB_MODEL, SMALL_MODEL, cache_dir, small_model
+from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, cache_dir, small_model
 from trainers.openrlhf.config import Config
 from trainers.openrlhf.flags import Passed, check_beside, check_passed, passed_flags, without_settings_of_spyrl_train
 from trainers.openrlhf.job import TRAINER, Job

@@ -6,9 +6,9 @@ import asyncio
 from copy import deepcopy
 from typing import Any
 
-from trainers.encoder import Encoder
 from trainers.engines import Failed, Reply, Request
-from trainers.vllm_terms import reply_of, tokens_that_hold
+from trainers.engines.encoder import Encoder
+from trainers.engines.vllm_terms import reply_of, tokens_that_hold
 
 
 class CalledEngine:

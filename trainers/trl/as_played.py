@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from trainers.local_engine import positions
-from trainers.tree_attention import unwrapped
+from trainers.engines.local import positions
+from trainers.engines.tree_attention import unwrapped
 
 
 def count_positions(model: Any) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from peft import LoraConfig
 from trl import GRPOConfig
 
-from trainers.first_run import small_model
+from trainers.first_run.downloads import small_model
 from trainers.game_config import GameConfig, StageSampling
 from trainers.shared_flags import Data
 from trainers.trl.config import Games

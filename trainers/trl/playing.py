@@ -10,8 +10,8 @@ from spy_env import Document, Game, Stage
 from trainers.curriculum import Curriculum
 from trainers.game_config import rules_of
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
+from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating
-from trainers.room import deal_to_fit
 from trainers.samples import Sample
 from trainers.trl.config import Games
 from trainers.trl.progress import Progress

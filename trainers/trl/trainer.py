@@ -20,12 +20,12 @@ from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 
 from spy_env import Document
-from spy_env.origin import CONFIGS
+from spy_env.viewer.origin import CONFIGS
 from trainers import disk
 from trainers.corpus import Corpus
-from trainers.encoder import Encoder
+from trainers.engines.encoder import Encoder
+from trainers.engines.local import LocalEngine
 from trainers.game_config import start_curriculum
-from trainers.local_engine import LocalEngine
 from trainers.rollout import Seating, play_games
 from trainers.run_logs import LOGS, append_line, cut_after, games_file, write_games_anew
 from trainers.samples import samples_of

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from trainers.director import Direction
-from trainers.director_actor import JobDirector
-from trainers.encoder import Encoder
-from trainers.host import Answers, Host
-from trainers.invitation import TRAIN, Invitation, RunSettings, from_json
+from trainers.cluster.director import Direction
+from trainers.cluster.director_actor import JobDirector
+from trainers.cluster.host import Answers, Host
+from trainers.cluster.invitation import TRAIN, Invitation, RunSettings, from_json
+from trainers.engines.encoder import Encoder
 from trainers.verl.answer import answer_of, evaluation_of
 from trainers.verl.engine import ServedEngine
 from trainers.verl.settings_check import check_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from spy_env import RewardRules
-from trainers.dealing import Place
+from trainers.cluster.dealing import Place
 from trainers.rollout import Played
 from trainers.sample_logs import logs_of, reward_of
 

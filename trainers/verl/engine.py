@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import uuid4
 
-from trainers.encoder import Encoder
 from trainers.engines import Failed, Reply, Request
-from trainers.vllm_terms import tokens_that_hold
+from trainers.engines.encoder import Encoder
+from trainers.engines.vllm_terms import tokens_that_hold
 
 
 class ServedEngine:

@@ -1,0 +1,193 @@
+"""The same games generated in three orders: at the tables where OpenRLHF's calls meet, and replayed in two others.
+
+Two waves, all performances and then all votes, are the least that games need. The code that was published lets the civilians
+reply together, then the spy, then one voter after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from benchmarks.speed.rollout_scenarios import Scenario, run_of
+from spy_env import Document, Game, Seat, Stage
+from trainers.cluster.director import Assigned, Director
+from trainers.cluster.invitation import TRAIN, Invitation, RunSettings, to_json
+from trainers.engines import Sampling
+from trainers.engines.encoder import Encoder
+from trainers.openrlhf.host import Host
+from trainers.rollout import STAGES, requests_of
+from trainers.samples import Sample
+
+T = TypeVar("T")
+WAYS = ("tables", "waves", "released")
+
+
+class Generated(NamedTuple):
+    """A finished request: its prompt, how many of the prompt's tokens the cache held, how long its reply was."""
+
+    prompt_ids: tuple[int, ...]
+    cached: int
+    length: int
+
+    @property
+    def prefilled(self) -> int:
+        """Tokens of the prompt that were computed."""
+        return len(self.prompt_ids) - self.cached
+
+
+class Engine(Protocol):
+    """OpenRLHF's engine as an executor sees it, which also counts; see ``rollout_engine``."""
+
+    generated: list[Generated]
+
+    def params(self, length: int = 1) -> Any: ...
+
+    async def generate(self, prompt_token_ids: list[int], sampling_params: Any) -> Any: ...
+
+    async def forget(self) -> None: ...
+
+    def cpu_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a game asked of the engine, by stage and seat: prompts in tokens."""
+
+    game: Game
+    prompts: Mapping[Stage, Mapping[Seat, tuple[int, ...]]]
+
+    @property
+    def every_prompt(self) -> list[tuple[int, ...]]:
+        """One for each request."""
+        return [ids for by_seat in self.prompts.values() for ids in by_seat.values()]
+
+
+Generate = Callable[[Stage, tuple[int, ...]], Awaitable[Any]]
+
+
+async def waves(games: Sequence[Asked], generate: Generate) -> None:
+    """All performances of all games at once, then all votes."""
+    for stage in STAGES:
+        await asyncio.gather(*(generate(stage, ids) for one in games for ids in one.prompts[stage].values()))
+
+
+async def released(games: Sequence[Asked], generate: Generate) -> None:
+    """In each game the civilians together, then the spy, then one voter after another; games don't wait for each other."""
+    await asyncio.gather(*(_released(one, generate) for one in games))
+
+
+async def _released(one: Asked, generate: Generate) -> None:
+    performing, detection = (one.prompts[stage] for stage in STAGES)
+    civilians = [ids for seat, ids in performing.items() if seat != one.game.spy]
+    await asyncio.gather(*(generate(Stage.PERFORMING, ids) for ids in civilians))
+    await generate(Stage.PERFORMING, performing[one.game.spy])
+    for ids in detection.values():
+        await generate(Stage.DETECTION, ids)
+
+
+REPLAYS = {"waves": waves, "released": released}
+
+
+class DirectorHere:
+    """The director of a run in this process, and the games that it was given."""
+
+    def __init__(self, run: RunSettings) -> None:
+        """Begin the run."""
+        self._director = Director(run)
+        self.games: list[Game] = []
+
+    async def begin(self, seed: str) -> Assigned:
+        """Count a row."""
+        return self._director.begin(seed, "0")
+
+    async def finish(self, seed: str, games: Sequence[Game], samples: Sequence[Sample]) -> None:
+        """Take a row's games."""
+        self.games += games
+        self._director.finish(seed, "0", games, samples)
+
+    async def give_up(self, seed: str) -> None:
+        """A row failed; the error is on its way."""
+
+    async def evaluated(self, seed: str, games: Sequence[Game]) -> None:
+        """There are no evaluation rows."""
+
+
+async def at_tables(
+    scenario: Scenario, documents: Sequence[Document], engine: Engine, tokenizer: Any, max_len: int
+) -> list[Game]:
+    """Play as OpenRLHF's executor does, all calls of all rows at once. A new host: the last has its prompts in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_of(scenario, folder, max_len)
+        director, params = DirectorHere(run), engine.params()
+
+        async def found(_: RunSettings) -> DirectorHere:
+            return director
+
+        host = Host(found)
+        rows = [to_json(Invitation(document, str(i), TRAIN, run)) for i, document in enumerate(documents)]
+        calls = [row for row in rows for _ in range(scenario.samples)]
+        await asyncio.gather(*(host.sample(row, params, max_len, tokenizer, engine) for row in calls))
+        return director.games
+
+
+def asked_in(game: Game, encoder: Encoder, sampling: Mapping[Stage, Sampling]) -> Asked:
+    """What a game that is over asked of the engine."""
+    return Asked(
+        game,
+        {
+            stage: {
+                seat: encoder.encode(request.prompt, request.sampling.prefill)
+                for seat, request in requests_of(game, stage, sampling[stage]).items()
+            }
+            for stage in STAGES
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a way: seconds, CPU seconds, and what was generated."""
+
+    seconds: float
+    cpu_seconds: float
+    generated: Sequence[Generated]
+
+
+async def take_turns(
+    scenario: Scenario, documents: Sequence[Document], engine: Engine, tokenizer: Any, max_len: int, rounds: int
+) -> tuple[dict[str, list[Round]], list[Asked]]:
+    """Every way in turn, ``rounds`` times; a round repeats the requests of its own games.
+
+    Raises:
+        RuntimeError: the ways asked for different things, so that there is nothing to compare.
+    """
+    found: dict[str, list[Round]] = {way: [] for way in WAYS}
+    sampling = run_of(scenario, "", max_len).sampling
+
+    async def generate(stage: Stage, ids: tuple[int, ...]) -> None:
+        await engine.generate(list(ids), engine.params(sampling[stage].max_new_tokens))
+
+    async def timed(way: str, run: Awaitable[T]) -> T:
+        await engine.forget()
+        cpu, begun = engine.cpu_seconds(), time.perf_counter()
+        result = await run
+        found[way].append(Round(time.perf_counter() - begun, engine.cpu_seconds() - cpu, engine.generated))
+        return result
+
+    games: list[Asked] = []
+    for _ in range(rounds):
+        played = await timed("tables", at_tables(scenario, documents, engine, tokenizer, max_len))
+        encoder = Encoder(tokenizer)
+        games = [asked_in(game, encoder, sampling) for game in played]
+        for way, replay in REPLAYS.items():
+            await timed(way, replay(games, generate))
+        wanted = sorted(ids for one in games for ids in one.every_prompt)
+        for way in WAYS:
+            if sorted(one.prompt_ids for one in found[way][-1].generated) != wanted:
+                raise RuntimeError(f"{way} did not ask for what the games ask for")
+    return found, games

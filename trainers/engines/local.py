@@ -1,0 +1,240 @@
+"""A transformers model as an engine: token in, token out, with the log-probabilities that were sampled from.
+
+Our own loop instead of ``model.generate``: each reply has its own stream of chance, identical prompts are computed once
+for all seats that share them, and the log-probability of each sampled token is kept without keeping all logits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.engines import Failed, Reply, Request, Sampling
+from trainers.engines.encoder import Encoder, end_tokens, pad_token
+from trainers.engines.prefill import prefill
+from trainers.engines.tree_attention import method_for, unwrapped
+
+# Dimensions: B rows of a batch, U distinct prompts among them, T tokens, V vocabulary.
+
+
+@dataclass(slots=True)
+class _Row:
+    """One reply while it grows."""
+
+    request: Request
+    prompt_ids: tuple[int, ...]
+    rng: Random
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    ended: bool = False
+
+    def take(self, token: int, logprob: float, ends: frozenset[int], encoder: Encoder) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        stop = self.request.sampling.stop
+        self.ended = token in ends or bool(stop and stop in encoder.decode([token]))
+
+    @property
+    def room(self) -> int:
+        """The tokens of the prompt and the longest reply."""
+        return len(self.prompt_ids) + self.request.sampling.max_new_tokens
+
+    @property
+    def done(self) -> bool:
+        return self.ended or len(self.ids) >= self.request.sampling.max_new_tokens
+
+
+class LocalEngine:
+    """A causal language model of transformers and its tokenizer."""
+
+    def __init__(
+        self, model: Any, encoder: Encoder, rows: int = 32, max_tokens: int = 32768, sharing: str | None = "auto"
+    ) -> None:
+        """At most ``rows`` replies are generated at a time, and ``max_tokens`` of prompts and replies, or one reply.
+
+        ``sharing``: how what prompts share is computed once, as ``method_for`` finds it; None: not at all.
+        """
+        self.model, self.encoder, self.rows, self.max_tokens = model, encoder, rows, max_tokens
+        self._cache = cache_name(model)
+        self._sharing = sharing
+        if sharing == "auto":
+            with _evaluating(model):
+                self._sharing, refused = method_for(model, "auto")
+            if not self._sharing:
+                warnings.warn(f"prompts are read in full, not what they share once: {refused}", stacklevel=2)
+        self._ends = end_tokens(model, encoder.tokenizer)
+        self.pad = pad_token(encoder.tokenizer, self._ends)
+
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """The prompt's length in tokens, chat template and prefill included."""
+        return len(self.encoder.encode(prompt, prefill))
+
+    def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """Sample every request at its temperature; batches hold prompts of similar length."""
+        rows = [
+            _Row(request, self.encoder.encode(request.prompt, request.sampling.prefill), Random(request.seed))
+            for request in requests
+        ]
+        with _evaluating(self.model), torch.inference_mode():
+            for batch in self._batches(rows):
+                self._generate_batch(batch)
+        return [self._reply(row) for row in rows]
+
+    def _batches(self, rows: Sequence[_Row]) -> list[list[_Row]]:
+        """Rows of similar length, as many as fit; of the same length where padding might not be harmless."""
+        batches: list[list[_Row]] = []
+        for row in sorted(rows, key=lambda row: (row.room, row.prompt_ids)):
+            last = batches[-1] if batches else []
+            full = len(last) == self.rows or (len(last) + 1) * row.room > self.max_tokens
+            if not last or full or not (self._sharing or len(row.prompt_ids) == len(last[0].prompt_ids)):
+                batches.append([])
+            batches[-1].append(row)
+        return batches
+
+    def _reply(self, row: _Row) -> Reply:
+        return Reply(
+            text=self.encoder.decode(row.ids),
+            prefix=row.request.sampling.prefill,
+            truncated=not row.ended,
+            prompt_ids=row.prompt_ids,
+            ids=tuple(row.ids),
+            logprobs=tuple(row.logprobs),
+        )
+
+    def _generate_batch(self, rows: list[_Row]) -> None:
+        logits_BV, cache, mask_BT = self._prefill(rows)
+        padded = not mask_BT.all()
+        while True:
+            self._sample(rows, logits_BV)
+            going = [i for i, row in enumerate(rows) if not row.done]
+            if not going:
+                return
+            if len(going) < len(rows):  # finished rows cost as much as growing ones
+                chosen = torch.tensor(going, device=mask_BT.device)
+                cache.reorder_cache(chosen)
+                mask_BT, rows = mask_BT[chosen], [rows[i] for i in going]
+            last_B1 = torch.tensor([[row.ids[-1]] for row in rows], device=mask_BT.device)
+            mask_BT = torch.cat([mask_BT, torch.ones_like(mask_BT[:, :1])], dim=1)
+            positions_B1 = mask_BT.sum(dim=1, keepdim=True) - 1
+            out = self.model(
+                input_ids=last_B1,
+                attention_mask=mask_BT if padded else None,  # layers with a state misread one in single steps
+                position_ids=positions_B1,
+                use_cache=True,
+                **{self._cache: cache},
+            )
+            logits_BV = out.logits[:, -1]
+
+    def _prefill(self, rows: list[_Row]) -> tuple[Tensor, Any, Tensor]:
+        """Compute what prompts share once; where the model can't branch, whole prompts that are the same."""
+        prompts = [row.prompt_ids for row in rows]
+        if self._sharing:
+            logits_BV, cache = prefill(self.model, self._cache, prompts, self._sharing, self.max_tokens)
+            return logits_BV, cache, left_padded(prompts, self.pad, self.model.device)[1]
+        distinct = list(dict.fromkeys(prompts))
+        ids_UT, mask_UT = left_padded(distinct, self.pad, self.model.device)
+        out = self.model(
+            input_ids=ids_UT, attention_mask=mask_UT, position_ids=positions(mask_UT), use_cache=True, logits_to_keep=1
+        )
+        place = {ids: i for i, ids in enumerate(distinct)}
+        source_B = torch.tensor([place[prompt] for prompt in prompts], device=ids_UT.device)
+        cache = out[self._cache]
+        cache.reorder_cache(source_B)
+        return out.logits[:, -1][source_B], cache, mask_UT[source_B]
+
+    def _sample(self, rows: list[_Row], logits_BV: Tensor) -> None:
+        """One token a row, by inverting the cumulative distribution at the row's own uniform number."""
+        temperature_B1 = torch.tensor([[row.request.sampling.temperature] for row in rows], device=logits_BV.device)
+        scores_BV = narrowed(logits_BV.float() / temperature_B1, [row.request.sampling for row in rows])
+        logprobs_BV = torch.log_softmax(scores_BV, dim=-1)
+        cumulative_BV = logprobs_BV.double().exp().cumsum(dim=-1)
+        uniform_B1 = torch.tensor([[row.rng.random()] for row in rows], dtype=torch.float64, device=logits_BV.device)
+        token_B1 = torch.searchsorted(cumulative_BV, uniform_B1 * cumulative_BV[:, -1:], right=True)
+        token_B1 = token_B1.clamp(max=logits_BV.shape[-1] - 1)
+        logprob_B1 = logprobs_BV.gather(1, token_B1)
+        for row, token, logprob in zip(rows, token_B1[:, 0].tolist(), logprob_B1[:, 0].tolist(), strict=True):
+            row.take(token, logprob, self._ends, self.encoder)
+
+
+@contextlib.contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Without dropout, and each module afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def load_engine(
+    folder: str, rows: int = 32, template_options: dict[str, Any] | None = None, max_tokens: int = 32768
+) -> LocalEngine:
+    """The model of a transformers folder or hub id, to play with: bf16 on a GPU, fp32 on a CPU.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16 if device == "cuda" else torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except OSError as error:
+        raise ValueError(f"no model at {folder!r} ({error}); give a transformers folder or a hub id") from error
+    return LocalEngine(model.to(torch.device(device)), Encoder(tokenizer, template_options), rows, max_tokens)
+
+
+def narrowed(scores_BV: Tensor, samplings: Sequence[Sampling]) -> Tensor:
+    """Minus infinity for the tokens that a row's sampling leaves out: first top-k, then top-p of what that leaves.
+
+    Greedy is the likeliest token alone. The likeliest is never left out, and top-p takes as many as first reach it.
+    """
+    if all(sampling.greedy for sampling in samplings):  # to sort a vocabulary takes longer than a small model's step
+        best_B1 = scores_BV.argmax(dim=-1, keepdim=True)
+        nothing_BV = torch.full_like(scores_BV, float("-inf"))
+        return nothing_BV.scatter(1, best_B1, scores_BV.gather(1, best_B1))
+    keep = [1 if sampling.greedy else sampling.top_k or scores_BV.shape[-1] for sampling in samplings]
+    top_p = [1.0 if sampling.greedy else sampling.top_p for sampling in samplings]
+    if min(keep) >= scores_BV.shape[-1] and min(top_p) == 1:
+        return scores_BV
+    sorted_BV, order_BV = scores_BV.sort(dim=-1, descending=True, stable=True)
+    rank_V = torch.arange(scores_BV.shape[-1], device=scores_BV.device)
+    out_BV = rank_V >= torch.tensor(keep, device=scores_BV.device)[:, None]
+    probability_BV = torch.softmax(sorted_BV.masked_fill(out_BV, float("-inf")), dim=-1)
+    before_BV = probability_BV.cumsum(dim=-1) - probability_BV
+    bent_B1 = torch.tensor([[p < 1] for p in top_p], device=scores_BV.device)
+    out_BV |= bent_B1 & (before_BV >= torch.tensor(top_p, device=scores_BV.device)[:, None])
+    out_BV[:, 0] = False
+    return scores_BV.masked_fill(torch.zeros_like(out_BV).scatter(1, order_BV, out_BV), float("-inf"))
+
+
+def cache_name(model: Any) -> str:
+    """What a model's ``forward`` and its output call its cache; newer transformers gave it one name everywhere."""
+    known = inspect.signature(unwrapped(model).forward).parameters  # peft's wrapper takes anything
+    return next(name for name in ("cache", "past_key_values", "cache_params") if name in known)
+
+
+def left_padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask, padded on the left to one length."""
+    longest = max(map(len, rows))
+    ids_BT = torch.tensor([[pad] * (longest - len(row)) + list(row) for row in rows], device=device)
+    mask_BT = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
+    return ids_BT, mask_BT
+
+
+def positions(mask_BT: Tensor) -> Tensor:
+    """Positions that count from each row's first attended token."""
+    return (mask_BT.cumsum(dim=1) - 1).clamp(min=0)
