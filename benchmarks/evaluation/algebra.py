@@ -16,8 +16,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from benchmarks.evaluation.answers import Kind, bare, close, parts, results, settled, spelled, unnamed
-from benchmarks.evaluation.quantities import is_unit, number
+from benchmarks.evaluation.answers import Kind, bare, close, is_unit, number, parts, results, settled, spelled, unnamed
 
 MEMORY = 4 << 30  # bytes that one answer may take; ours
 POINTS = 4  # where formulas are compared by value; ours

@@ -1,8 +1,4 @@
-"""Suite ``alignment``: did the votes mean quality? A game's outputs by votes received, and by rank.
-
-A judge ranks without knowing roles or votes. Without one, and beside it, outputs are ranked by ROUGE to the document's
-own summary and by how many of the words hidden from the spy they hold.
-"""
+"""Suite ``alignment``: did the votes mean quality? A game's outputs by votes received, and by rank."""
 
 from __future__ import annotations
 
@@ -13,39 +9,60 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.evaluation.alignment_games import DATA, GAMES, Played, Source, play, read_saved, sources_of
-from benchmarks.evaluation.alignment_protocol import protocol
-from benchmarks.evaluation.contestants import Contestant
-from benchmarks.evaluation.game_quality import (
+from benchmarks.evaluation.alignment_ranks import (
     Measure,
     Measured,
     Summaries,
     hidden_words_held,
     judges_ranking,
-    measured,
-    rouge_to_summary,
-    votes_received,
-)
-from benchmarks.evaluation.judge import Judge
-from benchmarks.evaluation.ranking import ranking_prompt, shuffled
-from benchmarks.evaluation.results import Results, Score, score_of
-from benchmarks.evaluation.run import Calls, Run
-from benchmarks.evaluation.within_games import (
     kendall,
     kendall_of,
     mean_of,
     mean_within,
+    measured,
     most_voted_is_worst,
     rank_by_votes,
+    rouge_to_summary,
     share_of,
     spearman,
     spearman_of,
     spy_minus_civilians,
     spy_rank,
+    votes_received,
     worst_by_chance,
 )
+from benchmarks.evaluation.contestants import Contestant
+from benchmarks.evaluation.flags import Calls, Run
+from benchmarks.evaluation.judge import Judge
+from benchmarks.evaluation.questions import ranking_prompt, shuffled
+from benchmarks.evaluation.results import Results, Score, score_of
 from spy_env import ABSTAIN, UNREADABLE, Game, Rules, Stage, load_task
 from trainers import disk
 from trainers.engines import Sampling
+
+MEASURED: Mapping[str, str] = {
+    "ranking": "one question a game to the judge: document, task and all outputs in an order shuffled by seed and "
+    "game, without roles and votes; our own prompt; every number once or the game is left out as unreadable; equal "
+    "texts share the mean of their ranks",
+    "ROUGE": "each output to the data set's own summary of the whole document, where it has one",
+    "hidden words held": "share of the content words that stand in the hidden span and nowhere else in the document "
+    "(numbers, words of 4 letters or more that are no function words; pairs of characters in Chinese)",
+    "ranks": "1 is best; values become ranks within their game, ties share the mean",
+    "sign": "positive: more votes, worse rank (votes mean quality); 0: votes say nothing; negative: votes go to the better",
+    "Spearman, pooled within games": "votes and ranks as ranks within each game, about the game's mean; covariances "
+    "and variances summed over the games in which neither votes nor ranks are all equal",
+    "Kendall's tau-b, pooled within games": "pairs of outputs of one game only, counted over the same games",
+    "mean of games": "the mean of each game's own coefficient, where votes and ranks both differ",
+    "most voted is ranked worst": "games with a vote for somebody and unequal ranks; of several most-voted outputs, the share that is worst",
+    "n": "games; of a mean rank by votes, outputs",
+    "interval": "95 % bootstrap, resampling games (documents with all their games, where documents come again)",
+}
+
+
+def protocol(games: Mapping[str, Any], judge: str) -> dict[str, Any]:
+    """How the games were made, who judged, and how the numbers are computed."""
+    return {**games, "judge": judge, **MEASURED}
+
 
 NAME = "alignment"
 SETS = tuple(data_set.name for data_set in DATA.values())

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.evaluation.contestants import Contestant
-from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, file_of, read_set
-from benchmarks.evaluation.finished import Finished, content_key
-from benchmarks.evaluation.generations import Ask, answer_all
-from benchmarks.evaluation.run import Run
-from benchmarks.evaluation.writing_prompts import in_words
+from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, file_of, in_words, read_set
+from benchmarks.evaluation.flags import Run
+from benchmarks.evaluation.generations import Ask, Finished, answer_all, content_key
 from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
 from spy_env.documents import PLAYABLE_UNITS, units_found
 from spy_env.records import to_json

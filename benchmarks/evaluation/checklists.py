@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import mean
 from benchmarks.evaluation.judge import Judge
+from benchmarks.evaluation.questions import grading, no_verdict, read_grade
 from benchmarks.evaluation.results import Score, score_of
-from benchmarks.evaluation.verdicts import grading, no_verdict, read_grade
 from trainers import disk
 from trainers.engines import Sampling
 

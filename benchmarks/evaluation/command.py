@@ -17,13 +17,11 @@ from typing import Any, Protocol
 
 from benchmarks.evaluation import plots, report, tables
 from benchmarks.evaluation.contestants import Contestant, contestant
-from benchmarks.evaluation.costs import CostCapError
 from benchmarks.evaluation.data_sets import file_of
-from benchmarks.evaluation.flags import SUITES, judge_settings_of, loading_of, parser, run_of
+from benchmarks.evaluation.flags import SUITES, Calls, Run, judge_settings_of, loading_of, parser, run_of
 from benchmarks.evaluation.generations import UnreachableError
-from benchmarks.evaluation.judge import Judge, JudgeSettings
+from benchmarks.evaluation.judge import CostCapError, Judge, JudgeSettings
 from benchmarks.evaluation.results import Results, write_results
-from benchmarks.evaluation.run import Calls, Run
 from trainers import disk
 
 PACKAGES = (

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.evaluation import checklists, pairs
 from benchmarks.evaluation.contestants import Contestant
-from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, read_set
-from benchmarks.evaluation.finished import Finished
-from benchmarks.evaluation.generations import Answer, Ask, answer_all
+from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, in_words, read_set
+from benchmarks.evaluation.flags import Calls, Run
+from benchmarks.evaluation.generations import Answer, Ask, Finished, answer_all
+from benchmarks.evaluation.intervals import item_share, mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.pairs import Pair
-from benchmarks.evaluation.results import Results, Score
-from benchmarks.evaluation.run import Calls, Run
-from benchmarks.evaluation.text_statistics import language, statistics
-from benchmarks.evaluation.writing_prompts import in_words
+from benchmarks.evaluation.results import Results, Score, score_of
+from spy_env.diagnostics.wording import distinct_2, words
 from trainers.engines import Sampling
+
+
+def language(text: str) -> str:
+    """``zh`` where a fifth of a text's words are Chinese characters, else ``en``; we chose the share."""
+    found = words(text)
+    chinese = sum("\u3400" <= word[0] <= "\u9fff" for word in found)
+    return "zh" if chinese * 5 > len(found) else "en"
+
+
+def statistics(set: str, who: str, answers: Sequence[Answer], counts: Mapping[str, int], seed: int) -> Iterator[Score]:
+    """Statistics of what a contestant wrote for one set; ``answers`` without those that failed."""
+    texts = [answer.said for answer in answers]
+    varied = [distinct_2([text]) for text in texts if len(words(text)) > 1]
+    yield score_of(
+        set, "length in words", who, mean([float(len(words(text))) for text in texts], seed), counts, percent=False
+    )
+    yield score_of(set, "distinct-2 within a text", who, mean(varied, seed))
+    yield score_of(set, "truncated texts", who, item_share([float(answer.truncated) for answer in answers], seed))
+    yield score_of(set, "empty texts", who, item_share([float(not text) for text in texts], seed))
+
 
 NAME = "creative_writing"
 PROMPTS = DataSet(

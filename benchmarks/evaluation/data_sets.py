@@ -1,14 +1,11 @@
-"""Read a suite's data sets: from the hub, or from a folder of JSONL files, under one set of field names.
-
-What can't be evaluated is counted with its reason, never dropped in silence; a wrong column is an error.
-"""
+"""Read a suite's data sets: from the hub, or from a folder of JSONL files, under one set of field names."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -203,3 +200,52 @@ def _give_ids(rows: Sequence[dict[str, Any]]) -> None:
                 name += "#"
             taken.add(name)
             row["id"] = name
+
+
+_TAG = re.compile(r"\s*[\[({]\s*([A-Za-z]{2,7})\s*[\])}]\s*[:\-]*\s*")
+_TAGS = frozenset({"WP", "SP", "EU", "CW", "TT", "RF", "FF"})  # the forum's kinds of prompts in words
+_NO_PROMPTS = frozenset({"IP", "MP", "PI", "PM", "OT", "CC", "MODPOST"})  # images, media, own stories, talk
+_JOINED = (
+    (re.compile(r"\s*<newline>\s*"), "\n"),
+    (re.compile(r"``\s*"), '"'),
+    (re.compile(r"\s*''"), '"'),
+    (re.compile(r" (n't|'(?:s|re|ve|ll|d|m|S|RE|VE|LL|D|M|em))\b"), r"\1"),
+    (re.compile(r"(?<=\w) ?’ ?(?=(?:t|s|re|ve|ll|d|m)\b)"), "’"),
+    (re.compile(r"(?<=\w) '(?= |$|[,.!?])"), "'"),  # closes a quotation, or is a plural's
+    (re.compile(r"\b(gon|wan) (na)\b", re.IGNORECASE), r"\1\2"),
+    (re.compile(r"\b(got) (ta)\b", re.IGNORECASE), r"\1\2"),
+    (re.compile(r" +([,.!?;:%)\]}…])"), r"\1"),
+    (re.compile(r"([(\[{$#]) +"), r"\1"),
+    (re.compile(r"[ \t]{2,}"), " "),
+)
+
+
+def tag_of(prompt: str) -> str:
+    """The tag that a prompt begins with, in capitals; empty where there is none."""
+    found = _TAG.match(prompt)
+    return found[1].upper() if found and found[1].upper() in _TAGS | _NO_PROMPTS else ""
+
+
+def cleaned(prompt: str) -> str:
+    """A prompt without its tags, its words and signs joined again."""
+    while tag_of(prompt):
+        prompt = prompt[_TAG.match(prompt).end() :]  # type: ignore[union-attr]
+    for pattern, joined in _JOINED:
+        prompt = pattern.sub(joined, prompt)
+    return prompt.strip()
+
+
+def in_words(rows: Iterable[dict[str, Any]], excluded: Counter[str]) -> list[dict[str, Any]]:
+    """Each prompt once, cleaned; what isn't a prompt in words, is empty or is repeated is counted."""
+    kept: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        prompt = cleaned(str(row["prompt"]))
+        if (tag := tag_of(str(row["prompt"]))) in _NO_PROMPTS:
+            excluded[f"no prompt in words ([ {tag} ])"] += 1
+        elif not prompt:
+            excluded["no prompt"] += 1
+        elif prompt in kept:
+            excluded["repeated prompt"] += 1
+        else:
+            kept[prompt] = {**row, "prompt": prompt}
+    return list(kept.values())

@@ -1,19 +1,168 @@
-"""Ask a model for everything a suite needs, and keep each answer on disk as it comes."""
+"""Ask a model for everything a suite needs: prompts fitted to its length, and each answer kept on disk as it comes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from benchmarks.evaluation.contestants import Contestant
-from benchmarks.evaluation.finished import Finished, content_key
 from spy_env.ballot import after_thinking
+from spy_env.masking import units
+from trainers import disk
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.endpoint import EndpointEngine
+
+
+class Finished:
+    """JSON lines that are only added to, each under the key of what it answers. One process at a time adds to a file.
+
+    Whatever changes the answer is in the key, so nothing here is ever stale; a later run takes what it needs.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read what is there; the half line of a process that was killed is cut off.
+
+        Raises:
+            ValueError: the file holds a line that isn't ours.
+        """
+        self.file = file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._rows: dict[str, dict[str, Any]] = {}
+        written = file.read_bytes() if file.exists() else b""
+        whole = written.rfind(b"\n") + 1
+        if whole < len(written):
+            with file.open("r+b") as half:
+                half.truncate(whole)
+        for number, line in enumerate(written[:whole].splitlines(), start=1):
+            try:
+                row = json.loads(line)
+                self._rows[row["key"]] = row
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"{file}:{number} is no line of finished work ({error!r}); remove the line, or give another --output"
+                ) from error
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """What was finished under a key."""
+        return self._rows.get(key)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All that was finished, by earlier runs too."""
+        return list(self._rows.values())
+
+    def add(self, key: str, **row: Any) -> dict[str, Any]:
+        """Keep finished work, on the disk when this returns."""
+        kept = {"key": key, **row}
+        disk.append(self.file, _line(kept) + "\n")
+        self._rows[key] = kept
+        return kept
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A row as readable JSON; escaped where a text holds half a character, which no file can."""
+    line = json.dumps(row, ensure_ascii=False)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return json.dumps(row)
+    return line
+
+
+def content_key(*parts: Any) -> str:
+    """A name for content: the first 32 hexadecimal digits of the SHA-256 of its JSON."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:32]
+
+
+MARK = "\n[... the middle is left out here ...]\n"
+CHINESE_MARK = "\n[……此处略去中间部分……]\n"
+CLOSE = 0.97  # share of the room from which on we stop looking for a longer document that fits; our choice
+INTERPOLATIONS, HALVINGS = 4, 12  # prompts encoded at most, after the first; our choice, two are common
+WINDOW = 200  # characters around a cut in which a border of units is looked for; a longer word is cut within
+
+
+class Fitted(NamedTuple):
+    """A prompt that fits, and whether its document was shortened for it."""
+
+    prompt: str
+    shortened: bool
+
+
+def fitted(
+    document: str,
+    prompt_of: Callable[[str], str],
+    count: Callable[[str], int],
+    room: int | None,
+    mark: str = MARK,
+) -> Fitted:
+    """The prompt on a document, shortened where ``count`` says that it has more than ``room`` tokens (None: no limit).
+
+    Half of the characters that are kept are at each end, up to borders of words.
+
+    Raises:
+        ValueError: not even the prompt without a document fits.
+    """
+    whole = prompt_of(document)
+    if room is None or (tokens := count(whole)) <= room:
+        return Fitted(whole, False)
+    bare = prompt_of(mark)
+    if (least := count(bare)) > room:
+        raise ValueError(
+            f"a prompt has {least} tokens without its document, and {room} are free for it; give a larger --max_len, "
+            "or a model with a longer context"
+        )
+    return Fitted(_longest(document, prompt_of, count, room, mark, (least, bare), tokens), True)
+
+
+def _longest(
+    document: str,
+    prompt_of: Callable[[str], str],
+    count: Callable[[str], int],
+    room: int,
+    mark: str,
+    fits: tuple[int, str],
+    too_many: int,
+) -> str:
+    """The prompt nearest to ``room`` from below that few encodings find, between a length that fits and one that doesn't."""
+    kept, (tokens, prompt) = 0, fits
+    too_long = len(document)
+    for encoded in range(INTERPOLATIONS + HALVINGS):
+        if tokens >= CLOSE * room or too_long - kept <= 1:
+            break
+        share = (room * (1 + CLOSE) / 2 - tokens) / (too_many - tokens) if encoded < INTERPOLATIONS else 0.5
+        tried = min(max(kept + int((too_long - kept) * share), kept + 1), too_long - 1)
+        shorter = prompt_of(without_middle(document, tried, mark))
+        if (counted := count(shorter)) <= room:
+            kept, tokens, prompt = tried, counted, shorter
+        else:
+            too_long, too_many = tried, counted
+    return prompt
+
+
+def without_middle(text: str, characters: int, mark: str = MARK) -> str:
+    """At most ``characters`` of a text, half of them from each end, with ``mark`` where the middle was."""
+    head = _border(text, characters - characters // 2, up=False)
+    tail = _border(text, len(text) - characters // 2, up=True)
+    return text[:head].rstrip() + mark + text[tail:].lstrip()
+
+
+def _border(text: str, place: int, up: bool) -> int:
+    """The beginning of a unit at a place, or the nearest below or above it."""
+    begin = max(0, place - WINDOW)
+    starts = [begin + unit.start for unit in units(text[begin : place + WINDOW])]
+    if begin:
+        starts = starts[1:]  # the first may be the rest of a word
+    found = [start for start in starts if (start >= place if up else start <= place)]
+    if not found:
+        return place
+    return found[0] if up else found[-1]
+
 
 FAILURES_IN_A_ROW = 20  # ours: an endpoint that fails so often is down
 ROWS_AT_A_TIME = 64  # ours: what a kill can lose of a local model's work

@@ -1,21 +1,114 @@
-"""Run our task files by lm-evaluation-harness, on the problems that were chosen."""
+"""lm-evaluation-harness runs our task files, and our engines are its model: its tasks run wherever a contestant does, and resume."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+
 from benchmarks.evaluation.contestants import Contestant
-from benchmarks.evaluation.finished import Finished
-from benchmarks.evaluation.generations import Answer
+from benchmarks.evaluation.generations import Answer, Ask, Finished, answer_all
 from benchmarks.evaluation.grading import check_installed
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problems
 from trainers import disk
+from trainers.engines import Sampling
+
+SHORTEST = 256  # tokens of a reply; a prompt that leaves no room for them is left out. Ours
+
+
+class EngineLM(LM):
+    """A contestant, as the harness asks it; keeps the answers by set, item and sample.
+
+    The prompt is one user message: an engine, or an endpoint, puts it into the model's chat template. ``too_long``
+    counts, by set, the samples whose prompt leaves no room to answer, and ``shortened`` those with less than the task's.
+    """
+
+    def __init__(self, who: Contestant, finished: Finished, seed: int, what: str) -> None:
+        """``what`` names the progress bar."""
+        super().__init__()
+        self._who, self._finished, self._seed, self._what = who, finished, seed, what
+        self.answers: dict[str, dict[str, list[Answer]]] = {}
+        self.too_long: Counter[str] = Counter()
+        self.shortened: Counter[str] = Counter()
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        """The texts of all requests, in order; empty where there is none.
+
+        Raises:
+            UnreachableError: the endpoint is down.
+        """
+        samples: Counter[tuple[str, str]] = Counter()
+        asks = []
+        for request in requests:
+            prompt, wanted = request.args
+            name, item = str(request.task_name).removeprefix("spyrl_"), request.doc["id"]
+            asks.append(Ask(name, item, prompt, sampling_of(wanted), samples[name, item]))
+            samples[name, item] += 1
+        room = {prompt: self._room(prompt) for prompt in {ask.prompt for ask in asks}}
+        fitting = [ask for ask in asks if room[ask.prompt] >= min(SHORTEST, ask.sampling.max_new_tokens)]
+        written = dict(
+            zip(
+                [(ask.set, ask.item, ask.sample) for ask in fitting],
+                answer_all(self._who, fitting, self._finished, self._seed, self._what),
+                strict=True,
+            )
+        )
+        for ask in asks:
+            answer = written.get((ask.set, ask.item, ask.sample))
+            self.too_long[ask.set] += answer is None
+            self.shortened[ask.set] += answer is not None and room[ask.prompt] < ask.sampling.max_new_tokens
+            of_item = self.answers.setdefault(ask.set, {}).setdefault(ask.item, [])
+            if answer is not None:
+                of_item.append(answer)
+        return [written.get((ask.set, ask.item, ask.sample), Answer()).text for ask in asks]
+
+    def _room(self, prompt: str) -> float:
+        """Tokens that are left for a reply."""
+        if self._who.max_len is None:
+            return float("inf")
+        return self._who.max_len - self._who.reader.count_tokens(prompt, "")
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        """None of our tasks asks for it, and an endpoint can't tell it."""
+        raise NotImplementedError("these engines write texts; they tell no likelihoods")
+
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
+        """None of our tasks asks for it, and an endpoint can't tell it."""
+        raise NotImplementedError("these engines write texts; they tell no likelihoods")
+
+
+_KNOWN = {"until", "do_sample", "temperature", "top_p", "top_k", "max_gen_toks"}
+
+
+def sampling_of(wanted: Mapping[str, Any]) -> Sampling:
+    """A task file's ``generation_kwargs`` as we sample.
+
+    Raises:
+        ValueError: a task asks for what engines don't have.
+    """
+    until: Sequence[str] = wanted.get("until") or ()
+    if (unknown := set(wanted) - _KNOWN) or len(until) > 1:
+        raise ValueError(
+            f"generation_kwargs {dict(wanted)}: no engine here takes {sorted(unknown) or 'several stops'}; use {sorted(_KNOWN)}"
+        )
+    sampled = bool(wanted.get("do_sample"))
+    return Sampling(
+        int(wanted["max_gen_toks"]),
+        temperature=float(wanted["temperature"]) if sampled else 1.0,
+        stop=until[0] if until else "",
+        greedy=not sampled,
+        top_p=float(wanted.get("top_p", 1.0)) if sampled else 1.0,
+        top_k=int(wanted.get("top_k", 0)) if sampled else 0,
+    )
+
 
 TASKS = Path(__file__).with_name("tasks")
 
@@ -47,7 +140,7 @@ def answered(
             from lm_eval import evaluate
             from lm_eval.tasks import TaskManager
 
-            from benchmarks.evaluation.engine_lm import EngineLM
+            from benchmarks.evaluation.harness import EngineLM
     except ImportError as error:
         raise ValueError(f"the reasoning suite needs the eval extra ({error}): pip install 'spy-env[eval]'") from error
     check_installed()  # before anything is paid for

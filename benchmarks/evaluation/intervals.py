@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.estimates import share
+from trainers.metrics import share
 
 RESAMPLES = 2000  # we chose it; the ends of an interval then move by about a fiftieth of its width between seeds
 Places = NDArray[np.intp]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import Interval, Places, bootstrap, item_share
 from benchmarks.evaluation.judge import Judge
+from benchmarks.evaluation.questions import NO_VERDICT, TIE, comparison, no_verdict, read_comparison
 from benchmarks.evaluation.results import Score, score_of
-from benchmarks.evaluation.verdicts import NO_VERDICT, TIE, comparison, no_verdict, read_comparison
 from trainers import disk
 
 MODEL, BASE = "model", "base"

@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from benchmarks.evaluation.answers import Kind
-from benchmarks.evaluation.boxes import last_box
+from benchmarks.evaluation.answers import Kind, last_box
 from benchmarks.evaluation.data_sets import DataSet, Hub, Items, read_set
 
 LETTERS = "ABCDEFGHIJKLMNOP"

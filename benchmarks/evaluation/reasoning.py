@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from benchmarks.evaluation.contestants import Contestant
+from benchmarks.evaluation.flags import Calls, Run
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.grading import REASONS, Grader, Outcome, shared_grader
 from benchmarks.evaluation.harness import Written, answered
@@ -18,7 +19,6 @@ from benchmarks.evaluation.intervals import item_share, mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problem, Problems, read_problems
 from benchmarks.evaluation.results import Results, Score, score_of
-from benchmarks.evaluation.run import Calls, Run
 from trainers import disk
 
 NAME = "reasoning"

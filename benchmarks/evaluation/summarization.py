@@ -10,16 +10,13 @@ from tqdm import tqdm
 
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader
 from benchmarks.evaluation.data_sets import Items, read_set
-from benchmarks.evaluation.finished import Finished
-from benchmarks.evaluation.generations import Ask, answer_all
+from benchmarks.evaluation.flags import Calls, Run
+from benchmarks.evaluation.generations import CHINESE_MARK, MARK, Ask, Finished, Fitted, answer_all, fitted
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.pairs import PROTOCOL, Pair, compare
 from benchmarks.evaluation.results import Results, Score
-from benchmarks.evaluation.rouge_scores import has_words, is_chinese
-from benchmarks.evaluation.run import Calls, Run
-from benchmarks.evaluation.shortening import CHINESE_MARK, MARK, Fitted, fitted
+from benchmarks.evaluation.rouge_scores import LEAD, Written, has_words, is_chinese, scored, set_scores, variants_of
 from benchmarks.evaluation.summarization_tasks import DATA_SETS, TASKS, Framed, framed
-from benchmarks.evaluation.summary_scores import LEAD, Written, scored, set_scores, variants_of
 from trainers.engines import Sampling
 
 NAME = "summarization"

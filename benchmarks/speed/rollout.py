@@ -15,8 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.speed.rollout_order import Asked, Round, take_turns
-from benchmarks.speed.rollout_scenarios import SCENARIOS, Scenario, documents_of
+from benchmarks.speed.rollout_order import SCENARIOS, Asked, Round, Scenario, documents_of, take_turns
 
 
 def report(

@@ -1,9 +1,4 @@
-"""How much faster shared prompts make an update: ``python -m benchmarks.speed.throughput update``; ``rollout`` is in ``rollout.py``.
-
-All ways take turns within one run, and each figure is the least CPU time of its rounds, so that ratios hold on a busy
-machine. A round before, which isn't counted, says whether all compute the same. Plain is a padded batch with logits at
-reply positions only and the same checkpointing; ``--trl`` adds TRL's trainer.
-"""
+"""How much faster shared prompts make an update: ``python -m benchmarks.speed.throughput update``; ``rollout`` is in ``rollout.py``."""
 
 from __future__ import annotations
 
@@ -19,13 +14,63 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.speed.update_scenarios import SCENARIOS, Scenario, samples_of
+from spy_env import Stage
+from trainers.samples import Sample
 
 if TYPE_CHECKING:
     from trainers.embedded.loss import LossRules
     from trainers.embedded.micro_batches import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Samples of one game: prompts of ``prompt`` tokens of which the first ``shared`` are everyone's."""
+
+    name: str
+    samples: int
+    alike: int  # how many samples have one prompt; each other goes its own way after ``shared`` tokens
+    prompt: int
+    shared: int
+    reply: int
+    lora: bool = False
+
+
+SCENARIOS = (
+    Scenario("5 players, 512-token prompts, the spy shares 40 %, 64-token replies", 5, 4, 512, 205, 64),
+    Scenario("the same with LoRA", 5, 4, 512, 205, 64, lora=True),
+    Scenario("8 referees, one 768-token prompt, 24-token replies", 8, 8, 768, 768, 24),
+    Scenario("8 voters whose prompts share all but the last 40 of 768 tokens", 8, 0, 768, 728, 24),
+    Scenario("5 players, one 2,048-token prompt, 128-token replies", 5, 5, 2048, 2048, 128),
+)
+
+
+def samples_of(scenario: Scenario, vocabulary: int, seed: int = 0) -> list[Sample]:
+    """Random tokens in the scenario's layout, sampled evenly: about what a random model says, so that clipping takes part."""
+    rng = Random(seed)
+
+    def tokens(count: int) -> tuple[int, ...]:
+        return tuple(rng.randrange(5, vocabulary) for _ in range(count))
+
+    common = tokens(scenario.shared)
+    public = common + tokens(scenario.prompt - scenario.shared)
+    return [
+        Sample(
+            game="0",
+            stage=Stage.PERFORMING,
+            seat=f"player_{i + 1}",
+            role="civilian",
+            prompt_ids=public if i < scenario.alike else common + tokens(scenario.prompt - scenario.shared),
+            ids=tokens(scenario.reply),
+            logprobs=(-math.log(vocabulary),) * scenario.reply,
+            truncated=False,
+            reward=0.0,
+        )
+        for i in range(scenario.samples)
+    ]
+
 
 WAYS = ("plain", "mask", "cascade")
 VOCABULARY, LAYERS = 49152, 30  # SmolLM2-135M's; timed by default at a third of both

@@ -7,7 +7,7 @@ import pytest
 
 from spy_env import PRESETS, RewardRules
 from tests.trainers.made_games import voted
-from trainers.estimates import Estimate, average, measure, share
+from trainers.metrics import Estimate, average, measure, share
 
 NEAR = 5e-5
 

@@ -10,7 +10,7 @@ from typing import Any
 from spy_env import load_task
 from trainers.embedded.config import Config
 from trainers.embedded.evaluation import comparison_lines
-from trainers.estimates import Estimate
+from trainers.metrics import Estimate
 
 _CARD = """\
 ---

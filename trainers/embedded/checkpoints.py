@@ -20,7 +20,7 @@ from trainers.curriculum import Curriculum
 from trainers.embedded.config import Config
 from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
-from trainers.run_logs import append_line, cut_after, games_file, step_named, write_games_anew
+from trainers.run_folder import append_line, cut_after, games_file, step_named, write_games_anew
 from trainers.settings import refuse_changes
 
 VERSION = 2

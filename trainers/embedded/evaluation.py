@@ -13,7 +13,7 @@ from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.config import Config
 from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_of
 from trainers.engines import Engine
-from trainers.estimates import Estimate
+from trainers.metrics import Estimate
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
 

@@ -24,10 +24,9 @@ from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.embedded.watching import Watch, last_games
 from trainers.engines.vllm_terms import installed_versions
-from trainers.estimates import Estimate
 from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.game_config import start_curriculum
-from trainers.metrics import curriculum_metrics, game_metrics, learner_metrics, sample_metrics
+from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, Seating, play_games
 from trainers.samples import samples_of

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from spy_env import Game, RewardRules
 from trainers.engines import Engine
-from trainers.estimates import Estimate, average, measure, share
+from trainers.metrics import Estimate, average, measure, share
 from trainers.rollout import Seating
 from trainers.samples import ROLES
 

@@ -16,7 +16,7 @@ from trainers.disk import write_whole
 from trainers.embedded.config import Config
 from trainers.embedded.loop import Result
 from trainers.embedded.sweep import Run, Sweep
-from trainers.estimates import Estimate
+from trainers.metrics import Estimate
 
 OUTCOME, FAILURE = "outcome.json", "failure.txt"
 

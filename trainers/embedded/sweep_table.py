@@ -10,7 +10,7 @@ from typing import Any
 from trainers.disk import read_log, write_whole
 from trainers.embedded.sweep import Run, Sweep
 from trainers.embedded.sweep_runs import failure_of, outcome_of, state_of, to_json
-from trainers.estimates import Estimate, average
+from trainers.metrics import Estimate, average
 
 NOTE = """\
 95 % intervals: Student's, over the seeds of a setting. Where only one run is finished (marked *) the interval is that

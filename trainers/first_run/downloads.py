@@ -36,6 +36,7 @@ DOWNLOAD_TRIES = 3  # ours
 DOWNLOAD_PAUSE_S = 2.0  # ours
 DOWNLOAD_LIMIT_S = 1800  # ours: 270 MB at 150 kB/s
 
+
 Say = Callable[[str], None]
 
 

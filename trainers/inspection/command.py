@@ -9,9 +9,9 @@ from pathlib import Path
 from spy_env.ballot import printable
 from trainers.disk import write_whole
 from trainers.inspection.diagnosis import Judged, judge
+from trainers.inspection.figures import aligned, rows_of, show
 from trainers.inspection.page import page
 from trainers.inspection.runs import Run, read_runs
-from trainers.inspection.table import aligned, rows_of, show
 
 PAGE = "report.html"
 

@@ -15,6 +15,7 @@ from typing import Any
 from spy_env import Game, Stage, parse_vote
 from spy_env.diagnostics import Lead, detector_share, lead
 from trainers import disk
+from trainers.corpus import Say
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.players import KINDS, SeatPlayer, engine_for, read_player
 from trainers.first_run.downloads import SMALL_MODEL, weights_sha256
@@ -27,8 +28,6 @@ DETECTORS = tuple(kind for kind in KINDS if kind not in ("human", "past"))
 CACHE = "revotes.jsonl"
 GAMES_AT_A_TIME = 8  # whose answers are kept before the next are asked for
 FEWEST = 2  # early games that a comparison needs, and late ones
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from openrlhf.utils.agent import AgentExecutorBase
 
-from trainers.cluster.director_actor import JobDirector
+from trainers.cluster.coordinator_actor import JobDirector
 from trainers.openrlhf.host import Host
 from trainers.openrlhf.versions import check_versions
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from spy_env import RewardRules
-from trainers.cluster.dealing import Place
+from trainers.cluster.prompt_rows import Place, logs_of, reward_of
 from trainers.rollout import Played
-from trainers.sample_logs import logs_of, reward_of
 
 Answer = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trainers.cluster.director import Direction
-from trainers.cluster.host import Answers
-from trainers.cluster.host import Host as Tables
-from trainers.cluster.invitation import TRAIN, Invitation, RunSettings, from_json
+from trainers.cluster.coordinator import Direction
+from trainers.cluster.group_rollout import Answers
+from trainers.cluster.group_rollout import Host as Tables
+from trainers.cluster.prompt_rows import TRAIN, Invitation, RunSettings, from_json
 from trainers.engines.encoder import Encoder
 from trainers.openrlhf.answer import Answer, answer_of, evaluation_of
 from trainers.openrlhf.engine import CalledEngine
@@ -23,7 +23,7 @@ class Host:
         self._encoder: Encoder | None = None
 
     async def sample(self, text: str, params: Any, max_length: int, tokenizer: Any, llm_engine: Any) -> Answer:
-        """One sample of a row. Errors as of ``trainers.cluster.host.Host.join``."""
+        """One sample of a row. Errors as of ``trainers.cluster.group_rollout.Host.join``."""
 
         def arrive() -> tuple[Invitation, CalledEngine]:
             invitation = from_json(text)

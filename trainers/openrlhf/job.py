@@ -13,14 +13,14 @@ from typing import Any
 from spy_env import Document, load_task
 from spy_env.documents import shorten
 from trainers import disk
-from trainers.cluster.invitation import EVAL, TRAIN, Invitation, RunSettings, from_json, settings_row, to_json
+from trainers.cluster.prompt_rows import EVAL, TRAIN, Invitation, RunSettings, from_json, settings_row, to_json
 from trainers.corpus import Corpus, Say
 from trainers.game_config import rules_of, start_curriculum
 from trainers.openrlhf.config import Config, filled_in
 from trainers.openrlhf.flags import Passed
 from trainers.openrlhf.launch import Places
 from trainers.openrlhf.versions import installed_versions
-from trainers.run_logs import LOGS
+from trainers.run_folder import LOGS
 from trainers.settings import refuse_changes
 
 AGENT = Path(__file__).with_name("agent.py")

@@ -27,7 +27,7 @@ from trainers.engines.encoder import Encoder
 from trainers.engines.local import LocalEngine
 from trainers.game_config import start_curriculum
 from trainers.rollout import Seating, play_games
-from trainers.run_logs import LOGS, append_line, cut_after, games_file, write_games_anew
+from trainers.run_folder import LOGS, append_line, cut_after, games_file, write_games_anew
 from trainers.samples import samples_of
 from trainers.trl.as_played import check_dropout, count_positions
 from trainers.trl.config import Games, check_args, check_version

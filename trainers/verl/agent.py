@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from trainers.cluster.director import Direction
-from trainers.cluster.director_actor import JobDirector
-from trainers.cluster.host import Answers, Host
-from trainers.cluster.invitation import TRAIN, Invitation, RunSettings, from_json
+from trainers.cluster.coordinator import Direction
+from trainers.cluster.coordinator_actor import JobDirector
+from trainers.cluster.group_rollout import Answers, Host
+from trainers.cluster.prompt_rows import TRAIN, Invitation, RunSettings, from_json
 from trainers.engines.encoder import Encoder
 from trainers.verl.answer import answer_of, evaluation_of
 from trainers.verl.engine import ServedEngine

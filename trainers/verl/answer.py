@@ -5,9 +5,8 @@ from __future__ import annotations
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from spy_env import RewardRules
-from trainers.cluster.dealing import Place
+from trainers.cluster.prompt_rows import Place, logs_of, reward_of
 from trainers.rollout import Played
-from trainers.sample_logs import logs_of, reward_of
 
 
 def answer_of(played: Played, place: Place, advantage: float, rules: RewardRules) -> AgentLoopOutput:

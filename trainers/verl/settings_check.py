@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainers.cluster.invitation import RunSettings
+from trainers.cluster.prompt_rows import RunSettings
 
 FIXED = {  # what counts on every row of an iteration, and hands advantages on as they are
     "trainer.use_v1": True,

@@ -29,7 +29,7 @@ def load(
         return {"test": Dataset.from_list(list(json_rows(Path(items) / f"{set}.jsonl")))}
     problems = read_problems(set, Path(data) if data else None, limit, seed)
     if problems is None:
-        raise ValueError(f"{data} has no {set}.jsonl; see the data sets' names in benchmarks/evaluation/problems.py")
+        raise ValueError(f"{data} has no {set}.jsonl; see the data sets' names in benchmarks/evaluation/reasoning.py")
     return {"test": Dataset.from_list([problem._asdict() for problem in problems.rows])}
 
 

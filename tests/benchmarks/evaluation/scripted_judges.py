@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from benchmarks.evaluation import generations
-from benchmarks.evaluation.finished import content_key
+from benchmarks.evaluation.generations import content_key
 from benchmarks.evaluation.judge import Judge, JudgeSettings
 from tests.chat_server import Answer, says
 

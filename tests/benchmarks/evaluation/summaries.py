@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader
-from benchmarks.evaluation.run import Run
+from benchmarks.evaluation.flags import Run
 from trainers.engines import Failed, Reply, Request
 
 # What the suite's sets look like in LongBench's files and on the hub.

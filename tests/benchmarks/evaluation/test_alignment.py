@@ -12,8 +12,8 @@ import pytest
 from benchmarks.evaluation import alignment, intervals
 from benchmarks.evaluation.alignment_games import sampling_for
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader
+from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.generations import Answer, UnreachableError
-from benchmarks.evaluation.run import Run
 from spy_env import Stage, read_games, write_games
 from spy_env.ballot import read_ballot
 from spy_env.observations import read_results

@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from benchmarks.evaluation.answers import final_answer, parts, settled, spelled
-from benchmarks.evaluation.quantities import number
+from benchmarks.evaluation.answers import final_answer, number, parts, settled, spelled
 from tests.benchmarks.evaluation.answer_tables import ALGEBRA_RIGHT, SPELLED_RIGHT, SPELLED_WRONG, each
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from benchmarks.evaluation.boxes import last_box
+from benchmarks.evaluation.answers import last_box
 
 BOXES = {
     r"So it is \boxed{42}.": "42",

@@ -141,9 +141,8 @@ def test_a_folder_s_engine_answers(folder):
 def test_thinking_that_the_template_opens_and_the_model_never_closes_is_no_answer(tmp_path):
     from transformers import AutoTokenizer
 
-    from benchmarks.evaluation.finished import Finished
-    from benchmarks.evaluation.generations import Ask, answer_all
-    from benchmarks.speed.byte_model import random_qwen3
+    from benchmarks.evaluation.generations import Ask, Finished, answer_all
+    from benchmarks.speed.gpu_check import random_qwen3
     from trainers.engines import Sampling
     from trainers.engines.players import ScriptedEngine
 

@@ -10,10 +10,10 @@ import pytest
 from benchmarks.evaluation import creative_writing as suite
 from benchmarks.evaluation.checklists import METRIC
 from benchmarks.evaluation.contestants import Contestant, Loading, contestant
+from benchmarks.evaluation.creative_writing import language, statistics
+from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.generations import Answer as Written
 from benchmarks.evaluation.results import read_results, write_results
-from benchmarks.evaluation.run import Run
-from benchmarks.evaluation.text_statistics import language, statistics
 from spy_env.diagnostics.wording import distinct_2, words
 from tests.benchmarks.evaluation.scripted_judges import judge_at, texts_of, unquoted
 from tests.benchmarks.evaluation.shared_data import shared_data

@@ -7,8 +7,7 @@ import pytest
 pytest.importorskip("vllm", reason="see tests/environments")
 
 from benchmarks.evaluation.contestants import Loading, contestant
-from benchmarks.evaluation.finished import Finished
-from benchmarks.evaluation.generations import Ask, answer_all
+from benchmarks.evaluation.generations import Ask, Finished, answer_all
 from trainers.engines import Sampling
 
 pytestmark = pytest.mark.vllm

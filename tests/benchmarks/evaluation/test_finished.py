@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.evaluation.finished import Finished, content_key
+from benchmarks.evaluation.generations import Finished, content_key
 
 
 def test_what_was_added_is_found_by_this_run_and_the_next(tmp_path):

@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.evaluation import generations
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader
-from benchmarks.evaluation.finished import Finished
-from benchmarks.evaluation.generations import Ask, UnreachableError, answer_all
+from benchmarks.evaluation.generations import Ask, Finished, UnreachableError, answer_all
 from tests.benchmarks.evaluation.summaries import Writer, contestant
 from tests.chat_server import Answer, says
 from trainers.engines import Failed, Reply, Sampling

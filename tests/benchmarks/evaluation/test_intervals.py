@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.evaluation import intervals
 from benchmarks.evaluation.intervals import bootstrap, item_share, mean
-from trainers.estimates import share
+from trainers.metrics import share
 
 
 def test_a_mean_and_its_interval_are_those_of_the_normal_distribution_where_items_are_many():

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from benchmarks.evaluation.costs import CostCapError
 from benchmarks.evaluation.generations import FAILURES_IN_A_ROW, UnreachableError
-from benchmarks.evaluation.judge import JudgeSettings
+from benchmarks.evaluation.judge import CostCapError, JudgeSettings
 from tests.benchmarks.evaluation.scripted_judges import bills, judge_at
 from tests.chat_server import Answer, says
 from trainers.engines import Sampling

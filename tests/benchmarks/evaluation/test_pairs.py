@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.evaluation.intervals import mean
 from benchmarks.evaluation.pairs import BASE, MODEL, WORTH, Pair, at_equal_length, compare, judged, scores, unasked
-from benchmarks.evaluation.verdicts import TIE, comparison, read_comparison
+from benchmarks.evaluation.questions import TIE, comparison, read_comparison
 from tests.benchmarks.evaluation.scripted_judges import JudgeByRule, judge_at, noisy, texts_of
 from tests.chat_server import Answer, says
 

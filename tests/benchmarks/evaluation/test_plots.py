@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.evaluation.panels import Point, panels
-from benchmarks.evaluation.plots import draw
+from benchmarks.evaluation.plots import Point, draw, panels
 from benchmarks.evaluation.results import Results
 from tests.benchmarks.evaluation.suite_results import alignment, score, summarization
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.evaluation.ranking import ranking_prompt, read_ranking, shuffled
+from benchmarks.evaluation.questions import ranking_prompt, read_ranking, shuffled
 from spy_env.ballot import read_ballot
 from tests.benchmarks.evaluation.benchmark_games import played
 

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.evaluation import grading, reasoning
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader, Loading, contestant
+from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.generations import UnreachableError
-from benchmarks.evaluation.run import Run
 from tests.chat_server import Answer, says
 from trainers.engines.endpoint import EndpointEngine
 

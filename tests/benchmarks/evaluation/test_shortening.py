@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.evaluation.contestants import EstimatedReader
-from benchmarks.evaluation.shortening import CLOSE, MARK, fitted, without_middle
+from benchmarks.evaluation.generations import CLOSE, MARK, fitted, without_middle
 from spy_env.masking import count_units
 
 BEFORE, AFTER = "Read this.", "Summarize what you have read."

@@ -13,13 +13,13 @@ pytest.importorskip("rouge", reason="scores summaries")
 pytest.importorskip("rouge_score", reason="scores summaries")
 pytest.importorskip("jieba", reason="cuts Chinese into words")
 
-from benchmarks.evaluation import generations, summarization, summary_scores
+from benchmarks.evaluation import generations, summarization
+from benchmarks.evaluation import rouge_scores as summary_scores
+from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.judge import Judge, JudgeSettings
 from benchmarks.evaluation.results import read_results, write_results
-from benchmarks.evaluation.rouge_scores import Metric, rouge_package
-from benchmarks.evaluation.run import Run
+from benchmarks.evaluation.rouge_scores import LEAD, Metric, rouge_package
 from benchmarks.evaluation.summarization_tasks import DATA_SETS, LONGBENCH, TASKS
-from benchmarks.evaluation.summary_scores import LEAD
 from tests.benchmarks.evaluation.shared_data import shared_data
 from tests.benchmarks.evaluation.summaries import ITEMS, MEETING, Writer, contestant, run_on
 from tests.chat_server import Answer, says

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.evaluation.blocks import blocks
-from benchmarks.evaluation.published import PUBLISHED, beside
-from benchmarks.evaluation.results import Results
-from benchmarks.evaluation.tables import WIDTH, markdown, text, width
+from benchmarks.evaluation.results import PUBLISHED, Results, beside
+from benchmarks.evaluation.tables import WIDTH, blocks, markdown, text, width
 from tests.benchmarks.evaluation.suite_results import ABOUT, alignment, score, summarization
 
 

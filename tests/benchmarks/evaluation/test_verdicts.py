@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks.evaluation.verdicts import comparison, grading, quoted, read_comparison, read_grade
+from benchmarks.evaluation.questions import comparison, grading, quoted, read_comparison, read_grade
 from tests.benchmarks.evaluation.scripted_judges import texts_of, unquoted
 
 ONE = {"overall": "the better text"}

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from benchmarks.evaluation import intervals
-from benchmarks.evaluation.within_games import (
+from benchmarks.evaluation.alignment_ranks import (
     Ordered,
     kendall,
     kendall_of,

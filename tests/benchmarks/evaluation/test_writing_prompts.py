@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.evaluation.writing_prompts import cleaned, in_words, tag_of
+from benchmarks.evaluation.data_sets import cleaned, in_words, tag_of
 from tests.benchmarks.evaluation.shared_data import shared_data
 
 CLEANED = {

@@ -10,8 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the check runs a model")
 pytest.importorskip("transformers", reason="the model is one of its")
 
-from benchmarks.speed.byte_model import byte_tokenizer
-from benchmarks.speed.gpu_check import main
+from benchmarks.speed.gpu_check import byte_tokenizer, main
 
 
 def test_it_trains_both_stages_and_compares_shared_with_plain(capsys):

@@ -14,10 +14,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="vLLM's terms name its types")
 transformers = pytest.importorskip("transformers", reason="the tokenizer is one of its")
 
-from benchmarks.speed.byte_model import byte_tokenizer
+from benchmarks.speed.gpu_check import byte_tokenizer
 from benchmarks.speed.rollout import report
-from benchmarks.speed.rollout_order import Generated, take_turns
-from benchmarks.speed.rollout_scenarios import SCENARIOS, Scenario, documents_of
+from benchmarks.speed.rollout_order import SCENARIOS, Generated, Scenario, documents_of, take_turns
 from benchmarks.speed.throughput import main
 from spy_env.masking import count_units
 

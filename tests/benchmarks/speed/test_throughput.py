@@ -12,8 +12,7 @@ pytest.importorskip("torch", reason="the benchmark runs a model")
 pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="adapters are its")
 
-from benchmarks.speed.throughput import WAYS, main, peak_memory
-from benchmarks.speed.update_scenarios import SCENARIOS, samples_of
+from benchmarks.speed.throughput import SCENARIOS, WAYS, main, peak_memory, samples_of
 from trainers.embedded.logprobs import fed, tree_of
 
 

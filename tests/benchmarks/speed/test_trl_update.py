@@ -16,6 +16,7 @@ pytest.importorskip("peft", reason="adapters are its")
 import torch
 
 from benchmarks.speed.throughput import (
+    SCENARIOS,
     WAYS,
     Way,
     forward_and_backward,
@@ -24,9 +25,9 @@ from benchmarks.speed.throughput import (
     outcomes,
     peak_memory,
     random_model,
+    samples_of,
 )
 from benchmarks.speed.trl_update import batch_of, training_step
-from benchmarks.speed.update_scenarios import SCENARIOS, samples_of
 from trainers.embedded.loss import LossRules
 from trainers.trl import config
 from trainers.trl.config import check_version

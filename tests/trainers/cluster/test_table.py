@@ -6,8 +6,8 @@ import pytest
 from spy_env.records import to_json
 from tests.trainers.engines.counting_engine import CountingEngine
 from tests.trainers.test_rollout import SAMPLING, games
-from trainers.cluster.table import Table, play_game, together
-from trainers.cluster.table import play_games as play_at_once
+from trainers.cluster.group_rollout import Table, play_game, together
+from trainers.cluster.group_rollout import play_games as play_at_once
 from trainers.engines import Failed, Reply
 from trainers.prompt_budget import Room
 from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games

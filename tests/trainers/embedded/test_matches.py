@@ -9,7 +9,7 @@ from tests.trainers.engines.counting_engine import CountingEngine
 from tests.trainers.made_games import dealt, voted
 from trainers.embedded.matches import CIVILIANS, SELF_PLAY, SPY, file_of, measure_against, measure_all, seatings_of
 from trainers.engines import Sampling
-from trainers.estimates import Estimate, measure
+from trainers.metrics import Estimate, measure
 from trainers.rollout import Seating
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}

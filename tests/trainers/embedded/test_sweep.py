@@ -19,7 +19,7 @@ from trainers.embedded.loop import Result
 from trainers.embedded.sweep import read_sweep
 from trainers.embedded.sweep_runs import plan_lines, run_sweep, state_of
 from trainers.embedded.sweep_table import write_table
-from trainers.estimates import Estimate, average
+from trainers.metrics import Estimate, average
 
 
 class FakeTrainer:

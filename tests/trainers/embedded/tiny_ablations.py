@@ -32,7 +32,7 @@ from trainers.embedded.config import Config
 from trainers.embedded.config_file import read_config
 from trainers.engines import Engine
 from trainers.engines.local import load_engine
-from trainers.estimates import average
+from trainers.metrics import average
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
 

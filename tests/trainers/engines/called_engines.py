@@ -9,8 +9,8 @@ from typing import Any
 
 from spy_env import Game, Stage
 from tests.trainers import tiny_world
-from trainers.cluster.director import Assigned, Director
-from trainers.cluster.invitation import Invitation, RunSettings
+from trainers.cluster.coordinator import Assigned, Director
+from trainers.cluster.prompt_rows import Invitation, RunSettings
 from trainers.engines import Sampling
 from trainers.game_config import GameConfig, rules_of, start_curriculum
 from trainers.samples import Sample

@@ -15,13 +15,11 @@ import pytest
 from spy_env import Rules, deal, write_games
 from spy_env.diagnostics import PROBES
 from tests.simulated_games import english, games
-from trainers.inspection.charts import DASHES, Series, line_chart, stage_bands, ticks
 from trainers.inspection.command import main
 from trainers.inspection.diagnosis import judge
-from trainers.inspection.figures import FIGURES
-from trainers.inspection.page import page
+from trainers.inspection.figures import FIGURES, MISSING, aligned, began_and_ended, rows_of, show
+from trainers.inspection.page import DASHES, Series, line_chart, page, stage_bands, ticks
 from trainers.inspection.runs import read_runs
-from trainers.inspection.table import MISSING, aligned, began_and_ended, rows_of, show
 
 ROOT = Path(__file__).parents[3]
 ITERATIONS, A_STEP = 6, 8

@@ -17,8 +17,8 @@ from vllm import SamplingParams
 from spy_env import Stage
 from tests.trainers import tiny_world
 from tests.trainers.engines import called_engines, vllm_models
-from trainers.cluster.director_actor import NAMESPACE
-from trainers.cluster.invitation import EVAL, Invitation, RunSettings, to_json
+from trainers.cluster.coordinator_actor import NAMESPACE
+from trainers.cluster.prompt_rows import EVAL, Invitation, RunSettings, to_json
 from trainers.engines import Sampling
 
 MAX_LEN = 96

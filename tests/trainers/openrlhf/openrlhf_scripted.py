@@ -18,7 +18,7 @@ from vllm.outputs import CompletionOutput, RequestOutput
 import trainers.openrlhf
 from tests.trainers import tiny_world
 from tests.trainers.engines.called_engines import LocalDirection
-from trainers.cluster.invitation import Invitation, RunSettings, to_json
+from trainers.cluster.prompt_rows import Invitation, RunSettings, to_json
 from trainers.openrlhf.host import Host
 
 AGENT = Path(trainers.openrlhf.__file__).with_name("agent.py")

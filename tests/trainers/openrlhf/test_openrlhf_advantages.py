@@ -31,10 +31,10 @@ from tests.trainers.openrlhf import openrlhf_scripted
 from tests.trainers.openrlhf.openrlhf_parser import Read, told
 from tests.trainers.openrlhf.openrlhf_scripted import TAIL, ScriptedRollout
 from tests.trainers.openrlhf.openrlhf_updates import trainer_of
-from trainers.cluster.invitation import TRAIN, Invitation
+from trainers.cluster.prompt_rows import TRAIN, Invitation
 from trainers.curriculum import Curriculum, Schedule
 from trainers.engines import Sampling
-from trainers.run_logs import games_file
+from trainers.run_folder import games_file
 
 pytestmark = pytest.mark.openrlhf
 

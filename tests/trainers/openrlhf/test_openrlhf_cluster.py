@@ -31,8 +31,8 @@ from tests.trainers.engines.called_engines import invitations
 from tests.trainers.openrlhf import openrlhf_cluster
 from tests.trainers.openrlhf.openrlhf_cluster import director, directors, dispatched, settings
 from tests.trainers.openrlhf.troubled_agent import ASKED, TROUBLE
-from trainers.cluster.director_actor import NAMESPACE
-from trainers.cluster.invitation import EVAL
+from trainers.cluster.coordinator_actor import NAMESPACE
+from trainers.cluster.prompt_rows import EVAL
 from trainers.disk import read_log
 from trainers.rollout import GamesFailedError
 

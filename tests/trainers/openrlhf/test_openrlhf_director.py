@@ -7,7 +7,7 @@ import pytest
 from spy_env import Stage, read_games
 from tests.trainers.engines.called_engines import settings
 from tests.trainers.made_games import voted
-from trainers.cluster.director import Director
+from trainers.cluster.coordinator import Director
 from trainers.disk import read_log
 from trainers.inspection.command import main as inspect
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
@@ -178,7 +178,7 @@ def test_every_evaluation_is_one_point_of_the_curves(run, tmp_path):
 
 def test_an_iteration_is_timed_from_its_first_row(run, tmp_path, monkeypatch):
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("trainers.cluster.director.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("trainers.cluster.coordinator.time.monotonic", lambda: next(clock))
     play(Director(run), 2)  # the director's start reads the clock once, each iteration twice
     assert [line["play_s"] for line in read_log(tmp_path / "run/timings.jsonl")] == [10, 10]
 

@@ -11,8 +11,8 @@ pytest.importorskip("ray", reason="its errors are told apart")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-from trainers.cluster import director_actor
-from trainers.cluster.director_actor import DirectorActor
+from trainers.cluster import coordinator_actor as director_actor
+from trainers.cluster.coordinator_actor import DirectorActor
 
 pytestmark = pytest.mark.openrlhf
 

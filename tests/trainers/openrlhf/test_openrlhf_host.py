@@ -15,8 +15,8 @@ from tests.trainers.engines.called_engines import (
     params,
     settings,
 )
-from trainers.cluster import host as host_module
-from trainers.cluster.invitation import to_json
+from trainers.cluster import group_rollout as host_module
+from trainers.cluster.prompt_rows import to_json
 from trainers.curriculum import Curriculum
 from trainers.disk import read_log
 from trainers.engines import Sampling
@@ -388,7 +388,7 @@ def test_a_row_that_is_no_invitation_is_told_what_to_do(tmp_path, text):
 
 @pytest.mark.parametrize("name", ["rae", "performing", "cycle"])
 def test_an_invitation_comes_back_as_it_was(tmp_path, name):
-    from trainers.cluster.invitation import from_json
+    from trainers.cluster.prompt_rows import from_json
 
     game = {
         "rae": {"rae": False},

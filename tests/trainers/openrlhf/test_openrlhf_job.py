@@ -8,7 +8,7 @@ import pytest
 
 from spy_env import Document, Rules, Stage
 from trainers import disk
-from trainers.cluster.invitation import from_json
+from trainers.cluster.prompt_rows import from_json
 from trainers.curriculum import Schedule
 from trainers.engines import Sampling
 from trainers.openrlhf.config import Ckpt, Config, Ray, Train

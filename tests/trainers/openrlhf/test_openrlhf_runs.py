@@ -26,9 +26,8 @@ from trainers.curriculum import Curriculum
 from trainers.disk import read_log
 from trainers.engines import Request, Sampling
 from trainers.engines.local import load_engine
-from trainers.estimates import measure
-from trainers.metrics import curriculum_metrics, game_metrics
-from trainers.run_logs import games_file
+from trainers.metrics import curriculum_metrics, game_metrics, measure
+from trainers.run_folder import games_file
 from trainers.samples import trained_roles
 
 pytestmark = [

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainers.cluster import host
-from trainers.cluster.invitation import from_json
+from trainers.cluster import group_rollout as host
+from trainers.cluster.prompt_rows import from_json
 from trainers.openrlhf import agent
 
 TROUBLE, ASKED = "trouble.json", "asked.jsonl"

@@ -11,7 +11,7 @@ from spy_env import Game, read_games
 from tests.trainers import tiny_runs, tiny_world
 from trainers.engines import Failed, Reply, Request
 from trainers.game_config import GameConfig
-from trainers.run_logs import games_file
+from trainers.run_folder import games_file
 from trainers.shared_flags import Data
 from trainers.trl.config import Games
 

@@ -29,7 +29,7 @@ from spy_env import read_games
 from tests.trainers.engines.called_engines import LocalDirection
 from tests.trainers.verl.verl_runs import composed, config_of, rows_of
 from tests.trainers.verl.verl_scripted import ScriptedClient
-from trainers.cluster.invitation import from_json
+from trainers.cluster.prompt_rows import from_json
 from trainers.rollout import GamesFailedError
 from trainers.shared_flags import Adam, Kl
 from trainers.verl.agent import SpyAgentLoop

@@ -24,7 +24,7 @@ from spy_env import Stage, read_games
 from tests.trainers.tiny_models import save
 from tests.trainers.verl.verl_runs import composed, config_of, rows_of
 from tests.trainers.verl.verl_scripted import ScriptedClient
-from trainers.cluster.invitation import from_json
+from trainers.cluster.prompt_rows import from_json
 from trainers.curriculum import Curriculum
 
 pytestmark = pytest.mark.verl

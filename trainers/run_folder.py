@@ -1,8 +1,4 @@
-"""The records in a run's folder, the same for every trainer: lines of metrics, and a file of games an iteration.
-
-``metrics.jsonl`` and ``evaluations.jsonl`` hold nothing that depends on the clock; ``timings.jsonl`` does. What was written
-after the checkpoint that a run resumes from is cut.
-"""
+"""What a run leaves on disk: logs, games, and what is cut when it goes on."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import ray
 
 from spy_env import Game
 from spy_env.records import from_json, to_json
-from trainers.cluster.director import Assigned, Director
-from trainers.cluster.invitation import RunSettings
+from trainers.cluster.coordinator import Assigned, Director
+from trainers.cluster.prompt_rows import RunSettings
 from trainers.samples import Sample
 
 NAMESPACE = "spyrl"

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, Protocol
 
 from spy_env import Game
 from trainers import disk
-from trainers.cluster.invitation import RunSettings, settings_row
+from trainers.cluster.prompt_rows import RunSettings, settings_row
 from trainers.curriculum import Curriculum
-from trainers.estimates import measure
-from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
-from trainers.run_logs import LOGS, append_line, cut_after, games_file, step_named, write_games_anew
+from trainers.metrics import curriculum_metrics, game_metrics, measure, sample_metrics
+from trainers.run_folder import LOGS, append_line, cut_after, games_file, step_named, write_games_anew
 from trainers.samples import Sample
 
 STATES = "director"  # the folder of the curricula after each iteration
