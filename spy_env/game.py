@@ -14,6 +14,7 @@ from typing import NamedTuple
 from spy_env.ballot import ABSTAIN, UNREADABLE, Vote, after_thinking, parse_vote
 from spy_env.documents import PLAYABLE_UNITS, Document, shorten, units_found
 from spy_env.masking import Span, choose_spans, operator_named
+from spy_env.ranges import check_ranges, choice, ranged
 from spy_env.rewards import RewardRules, Tally, count_votes, detection_rewards, performing_rewards
 from spy_env.seats import Seat, player_seats, referee_seats
 from spy_env.tasks import Task, load_task
@@ -33,33 +34,30 @@ class Stage(StrEnum):
 class Rules:
     """How a game is played. ``None`` means the task's own default; ``deal`` fills it in.
 
+    Attributes:
+        players: how many perform.
+        voters: "all" players, each from its own copy; "civilians" alone; or "referees", who see the full document.
+        referees: seats that vote where voters is "referees" (8 as released).
+        operator: how the spy's copy is masked, see spy_env.masking.OPERATORS.
+        mask_fraction: share of the document's words that is hidden; default the task's.
+        document_words: cut documents after this many words; default the task's.
+        words: length of a performance that the task asks for; default the task's.
+
     Raises:
         ValueError: a value that no game can be played with.
     """
 
-    players: int = 5
-    voters: str = "all"  # "all" players from what each saw; "civilians" alone; or "referees", who see the full document
-    referees: int = 8  # seats that vote where voters is "referees" (8 as released)
-    operator: str = "span"  # how the spy's copy is masked, see spy_env.masking.OPERATORS
-    mask_fraction: float | None = None  # share of the document's units that is hidden
-    document_words: int | None = None  # longer documents are cut after this many units
-    words: int | None = None  # length of a performance that the task asks for
+    players: int = ranged(5, least=3, hint="with fewer every vote names the spy or nobody")
+    voters: str = choice(*VOTERS)
+    referees: int = ranged(8, least=1)
+    operator: str = "span"
+    mask_fraction: float | None = ranged(None, above=0, below=1)
+    document_words: int | None = ranged(None, least=5)
+    words: int | None = ranged(None, least=5)
 
     def __post_init__(self) -> None:
-        if self.players < 3:
-            raise ValueError(
-                f"players is {self.players}; a game needs at least 3, else every vote names the spy or nobody"
-            )
-        if self.voters not in VOTERS:
-            raise ValueError(f"voters is {self.voters!r}; choose one of {list(VOTERS)}")
-        if self.referees < 1:
-            raise ValueError(f"referees is {self.referees}; at least one must vote")
+        check_ranges(self)
         operator_named(self.operator)
-        if self.mask_fraction is not None and not 0 < self.mask_fraction < 1:
-            raise ValueError(f"mask_fraction is {self.mask_fraction}; give a share between 0 and 1, such as 0.2")
-        for name in ("document_words", "words"):
-            if (value := getattr(self, name)) is not None and value < 5:
-                raise ValueError(f"{name} is {value}; at least 5 are needed")
 
     def for_task(self, task: Task) -> Rules:
         """These rules with the task's defaults filled in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 Seat = str
 """An agent id: ``player_1`` to ``player_n`` or ``referee_1`` to ``referee_k``."""
+ROLES = ("spy", "civilian", "referee")
 
 
 def player_seats(count: int) -> tuple[Seat, ...]:

@@ -13,6 +13,7 @@ from random import Random
 
 from spy_env import ABSTAIN, Game, RewardRules, Seat, Stage
 from spy_env.advantages import baseline_key, detection_advantages, performing_advantages
+from spy_env.ranges import check_ranges, choice, ranged
 
 SCHEDULES = ("hysteresis", "cycle", "detection", "performing", "joint")
 Key = tuple[str, Seat]
@@ -21,29 +22,37 @@ Key = tuple[str, Seat]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the trained stage changes. Thresholds are SpyRL's (Eq 11, 12); ``patience`` and the cycle are our choice."""
+    """When the trained stage changes. Thresholds are SpyRL's (Eq 11, 12); ``patience`` and ``cycle`` are our choice.
 
-    kind: str = "hysteresis"  # or "cycle", "detection" or "performing" alone, "joint" (both at once, an ablation)
-    cycle: tuple[int, int] = (5, 5)  # iterations of detection, then of performing
-    accuracy_enough: float = 0.9  # detection -> performing at or above this accuracy ...
-    abstention_low: float = 0.1  # ... with abstentions at or below this share
-    error_high: float = 0.4  # performing -> detection at or above this error rate ...
-    abstention_high: float = 0.5  # ... or this share of abstentions
-    k_min: int = 5  # iterations that a stage lasts at least
-    patience: int = 20  # and at most; the switch is then counted as forced
-    rho: float = 0.95  # of the running averages
+    Attributes:
+        schedule: "hysteresis", "cycle", one stage alone ("detection", "performing"), or "joint" (both at once, an ablation).
+        cycle: iterations of detection, then of performing, under "cycle".
+        accuracy_enough: from detection to performing at or above this accuracy ...
+        abstention_low: ... with abstentions at or below this share.
+        error_high: from performing to detection at or above this error rate ...
+        abstention_high: ... or this share of abstentions.
+        k_min: iterations that a stage lasts at least.
+        patience: iterations that a stage lasts at most; the switch is then counted as forced.
+        rho: decay of the running averages.
+
+    Raises:
+        ValueError: a value that no schedule can have.
+    """
+
+    schedule: str = choice(*SCHEDULES)
+    cycle: tuple[int, int] = ranged((5, 5), least=1, hint="or choose one stage alone as schedule")
+    accuracy_enough: float = ranged(0.9, least=0, most=1)
+    abstention_low: float = ranged(0.1, least=0, most=1)
+    error_high: float = ranged(0.4, least=0, most=1)
+    abstention_high: float = ranged(0.5, least=0, most=1)
+    k_min: int = ranged(5, least=1)
+    patience: int = ranged(20, least=1)
+    rho: float = ranged(0.95, least=0, below=1)
 
     def __post_init__(self) -> None:
-        if self.kind not in SCHEDULES:
-            raise ValueError(f"schedule is {self.kind!r}; choose one of {list(SCHEDULES)}")
-        if min(self.cycle) < 1:
-            raise ValueError(
-                f"cycle is {self.cycle}; each stage needs at least 1 iteration (or choose it alone as schedule)"
-            )
-        if not 1 <= self.k_min <= self.patience:
+        check_ranges(self)
+        if self.k_min > self.patience:
             raise ValueError(f"k_min is {self.k_min} and patience {self.patience}; 1 <= k_min <= patience must hold")
-        if not 0 <= self.rho < 1:
-            raise ValueError(f"rho is {self.rho}; the running averages need 0 <= rho < 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +99,18 @@ class Curriculum:
         shuffle_seed: int | None = None,
     ) -> Curriculum:
         """The state before the first iteration: detection first, unless performing alone is trained."""
-        first = Stage.PERFORMING if schedule.kind == "performing" else Stage.DETECTION
+        first = Stage.PERFORMING if schedule.schedule == "performing" else Stage.DETECTION
         return cls(schedule, rewards, rae, alpha, normalise_performing, shuffle_seed, stage=first)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """What the coming iteration trains."""
-        return (Stage.PERFORMING, Stage.DETECTION) if self.schedule.kind == "joint" else (self.stage,)
+        return (Stage.PERFORMING, Stage.DETECTION) if self.schedule.schedule == "joint" else (self.stage,)
 
     @property
     def trained(self) -> Stage | None:
         """What a game of the coming iteration records as trained; None where both stages are."""
-        return None if self.schedule.kind == "joint" else self.stage
+        return None if self.schedule.schedule == "joint" else self.stage
 
     def advantages(self, games: Sequence[Game], stage: Stage, roles: Collection[str] | None = None) -> dict[Key, float]:
         """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them.
@@ -163,9 +172,9 @@ class Curriculum:
     def _due(self) -> tuple[bool, bool]:
         """Whether the stage changes now, and whether patience alone made it."""
         schedule = self.schedule
-        if schedule.kind == "cycle":
+        if schedule.schedule == "cycle":
             return self.since >= schedule.cycle[self.stage is Stage.PERFORMING], False
-        if schedule.kind != "hysteresis" or self.since < schedule.k_min:
+        if schedule.schedule != "hysteresis" or self.since < schedule.k_min:
             return False, False
         accuracy, abstention = self.accuracy.value, self.abstention.value
         if self.stage is Stage.DETECTION:

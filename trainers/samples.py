@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from spy_env import RewardRules, Seat, Stage
+from spy_env.seats import ROLES
 from trainers.rollout import Played
-
-ROLES = ("spy", "civilian", "referee")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,17 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.embedded.config import Actor, Config, Rollout, Train
+from trainers.config import Actor, Config, Rollout, Train
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loop import deal_games
 from trainers.embedded.micro_batches import padded_batches, tree_batches
 from trainers.embedded.policy import Policy
 from trainers.engines.prefix_tree import grow
 from trainers.engines.tree_attention import attending
-from trainers.game_config import GameConfig, StageSampling
+from trainers.config import GameConfig, StageSampling
 from trainers.rollout import Played, Seating, play_games
 from trainers.samples import Sample, samples_of
-from trainers.shared_flags import Adam, Data
+from trainers.config import Adam, Data
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"

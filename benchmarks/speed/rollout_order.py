@@ -16,7 +16,7 @@ from trainers.cluster.coordinator import Assigned, Director
 from trainers.cluster.prompt_rows import TRAIN, Invitation, RunSettings, to_json
 from trainers.engines import Sampling
 from trainers.engines.encoder import Encoder
-from trainers.game_config import GameConfig, rules_of, start_curriculum
+from trainers.config import GameConfig, rules_of, start_curriculum
 from trainers.openrlhf.host import Host
 from trainers.rollout import STAGES, requests_of
 from trainers.samples import Sample

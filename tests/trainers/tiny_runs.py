@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tests.trainers import tiny_world
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.display import Display
 from trainers.embedded.loop import Result, train
 from trainers.settings import from_dict

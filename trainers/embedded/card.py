@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spy_env import load_task
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.evaluation import comparison_lines
 from trainers.metrics import Estimate
 

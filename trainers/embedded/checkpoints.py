@@ -17,7 +17,7 @@ import torch
 from spy_env import Game, read_games, write_games
 from trainers import disk
 from trainers.curriculum import Curriculum
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
 from trainers.run_folder import append_line, cut_after, games_file, step_named, write_games_anew

@@ -19,8 +19,8 @@ from transformers.utils import logging as transformers_logging
 from spy_env.render import game_text
 from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
-from trainers.embedded.config import Config
-from trainers.embedded.config_file import read_config
+from trainers.config import Config
+from trainers.settings import read_config
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train

@@ -10,7 +10,7 @@ from typing import Any
 
 from spy_env import Document, Game, read_games
 from trainers.embedded.checkpoints import RunFolder
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_of
 from trainers.engines import Engine
 from trainers.metrics import Estimate

@@ -18,14 +18,14 @@ from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.clock import Clock
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.evaluation import HeldOut
 from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.embedded.watching import Watch, last_games
 from trainers.engines.vllm_terms import installed_versions
 from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
-from trainers.game_config import start_curriculum
+from trainers.config import start_curriculum
 from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, Seating, play_games

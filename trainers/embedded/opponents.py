@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from trainers.embedded.checkpoints import STATE
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.lineup import INITIAL, OPPONENTS, drawn_at
 from trainers.embedded.policy import Policy
 from trainers.engines import Engine, Failed, Reply, Request

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.engine import ADAPTER, engine_for, plain_weights
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loss import Whole, loss_of

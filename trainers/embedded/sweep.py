@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainers.embedded.config import Config
-from trainers.embedded.config_file import read_config
+from trainers.config import Config
+from trainers.settings import read_config
 from trainers.settings import from_dict
 
 KEYS = ("seeds", "settings", "measures", "metrics", "last")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trainers.disk import write_whole
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.loop import Result
 from trainers.embedded.sweep import Run, Sweep
 from trainers.metrics import Estimate

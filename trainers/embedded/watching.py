@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from spy_env import Game
 from spy_env.diagnostics import diagnose
 from spy_env.diagnostics.shortcuts import LEVEL
-from trainers.embedded.config import Config
+from trainers.config import Config
 
 GAMES = 64  # that are looked at: enough for a strong sign, and a bounded cost; our choice
 

@@ -19,7 +19,7 @@ from trainers.corpus import Say
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.players import KINDS, SeatPlayer, engine_for, read_player
 from trainers.first_run.downloads import SMALL_MODEL, weights_sha256
-from trainers.game_config import StageSampling, sampling_by_stage, template_options
+from trainers.config import StageSampling, sampling_by_stage, template_options
 from trainers.inspection.runs import Run
 from trainers.rollout import requests_of
 from trainers.settings import from_dict

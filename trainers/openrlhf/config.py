@@ -12,7 +12,7 @@ from typing import Any
 
 from spy_env import Stage
 from trainers.engines import Sampling
-from trainers.game_config import (
+from trainers.config import (
     GameConfig,
     StageSampling,
     reward_rules_of,
@@ -22,7 +22,7 @@ from trainers.game_config import (
     template_options,
 )
 from trainers.openrlhf.config_checks import check_together, check_values
-from trainers.shared_flags import Adam, Algo, Data
+from trainers.config import Adam, Algo, Data
 
 
 @dataclass(frozen=True)

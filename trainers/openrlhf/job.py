@@ -15,7 +15,7 @@ from spy_env.documents import shorten
 from trainers import disk
 from trainers.cluster.prompt_rows import EVAL, TRAIN, Invitation, RunSettings, from_json, settings_row, to_json
 from trainers.corpus import Corpus, Say
-from trainers.game_config import rules_of, start_curriculum
+from trainers.config import rules_of, start_curriculum
 from trainers.openrlhf.config import Config, filled_in
 from trainers.openrlhf.flags import Passed
 from trainers.openrlhf.launch import Places

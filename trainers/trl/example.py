@@ -14,8 +14,8 @@ from peft import LoraConfig
 from trl import GRPOConfig
 
 from trainers.first_run.downloads import small_model
-from trainers.game_config import GameConfig, StageSampling
-from trainers.shared_flags import Data
+from trainers.config import GameConfig, StageSampling
+from trainers.config import Data
 from trainers.trl.config import Games
 from trainers.trl.trainer import SpyTrainer
 

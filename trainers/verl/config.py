@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from spy_env import Stage
 from trainers.engines import Sampling
-from trainers.game_config import GameConfig, StageSampling, check_room, check_seats, sampling_by_stage, template_options
+from trainers.config import GameConfig, StageSampling, check_room, check_seats, sampling_by_stage, template_options
 from trainers.settings import check_least
-from trainers.shared_flags import LOWEST_IN_VLLM, Adam, Algo, Data
+from trainers.config import LOWEST_IN_VLLM, Adam, Algo, Data
 
 AT_LEAST = {  # where a value is given
     1: (

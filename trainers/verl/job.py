@@ -13,7 +13,7 @@ from spy_env.viewer.origin import CONFIGS
 from trainers import disk
 from trainers.cluster.prompt_rows import EVAL, TRAIN, Invitation, RunSettings, to_json
 from trainers.corpus import Corpus, Say
-from trainers.game_config import rules_of, start_curriculum, template_options
+from trainers.config import rules_of, start_curriculum, template_options
 from trainers.run_folder import LOGS
 from trainers.verl.config import Config
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spy_env import Stage
 from tests.trainers import tiny_world
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.policy import Policy
 from trainers.engines import Request, Sampling
 from trainers.engines.encoder import Encoder

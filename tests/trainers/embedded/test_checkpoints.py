@@ -16,7 +16,7 @@ pytest.importorskip("tyro", reason="the command reads its flags with it")
 from spy_env import read_games
 from tests.trainers import tiny_runs, tiny_world
 from trainers.embedded import command
-from trainers.embedded.config_file import read_config
+from trainers.settings import read_config
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pytest
 
 from spy_env import PRESETS, RewardRules, Rules, Stage
 from trainers.curriculum import Schedule
-from trainers.embedded import config as config_module
+from trainers import settings as config_module
 from trainers.embedded.command import main, parse
-from trainers.embedded.config import Actor, Adam, Config, GameConfig, Rollout, StageSampling
-from trainers.embedded.config_file import read_config
+from trainers.config import Actor, Adam, Config, GameConfig, Rollout, StageSampling
+from trainers.settings import read_config
 from trainers.embedded.loss import LossRules
 from trainers.engines import Sampling
 

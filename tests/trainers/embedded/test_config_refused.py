@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from trainers.embedded.command import main, parse
-from trainers.embedded.config import (
+from trainers.config import (
     Actor,
     Ckpt,
     Config,

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spy_env import Stage
-from trainers.embedded.config import Config, Eval, GameConfig, OpponentsConfig
+from trainers.config import Config, Eval, GameConfig, OpponentsConfig
 from trainers.embedded.lineup import drawn_at, kept_for_pool, pool_at, trains
 
 P, D = Stage.PERFORMING, Stage.DETECTION

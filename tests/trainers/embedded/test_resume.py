@@ -27,7 +27,7 @@ from trainers.embedded.policy import Policy
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 2}}}}
 ROOT = Path(__file__).parents[3]
 TRAIN = (
-    "import json, sys; from trainers.embedded.config import Config; from trainers.settings import from_dict; from tests.trainers import tiny_runs; \
+    "import json, sys; from trainers.config import Config; from trainers.settings import from_dict; from tests.trainers import tiny_runs; \
 tiny_runs.run(from_dict(Config, json.loads(sys.argv[1]), 'test'))"
 )
 

@@ -14,7 +14,7 @@ pytest.importorskip("tyro", reason="the command reads its flags with it")
 
 from tests.trainers import tiny_runs, tiny_world
 from trainers.embedded import command
-from trainers.embedded.config import Ckpt, Config
+from trainers.config import Ckpt, Config
 from trainers.embedded.loop import Result
 from trainers.embedded.sweep import read_sweep
 from trainers.embedded.sweep_runs import plan_lines, run_sweep, state_of

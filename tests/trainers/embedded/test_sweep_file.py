@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the config of a training needs the train ex
 pytest.importorskip("tyro", reason="the command reads its flags with it")
 
 from trainers.embedded.command import main
-from trainers.embedded.config import Actor, Adam, Ckpt, Config, GameConfig, Logger, Rollout
+from trainers.config import Actor, Adam, Ckpt, Config, GameConfig, Logger, Rollout
 from trainers.embedded.sweep import METRICS, read_sweep
 
 COMMON = Config(

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the config of a training needs the train extra")
 
-from trainers.embedded import config as config_module
-from trainers.embedded.config import Config
+from trainers import settings as config_module
+from trainers.config import Config
 from trainers.embedded.sweep import read_sweep
 
 FOLDER = Path(config_module.__file__).parent

@@ -28,8 +28,8 @@ from tests.trainers import tiny_world
 from tests.trainers.embedded.tiny_learning import config_for, detection_accuracy, learn
 from tests.trainers.tiny_world import NOTHING, TASK, WORDS, HalfScripted, documents, said
 from trainers.embedded import command
-from trainers.embedded.config import Config
-from trainers.embedded.config_file import read_config
+from trainers.config import Config
+from trainers.settings import read_config
 from trainers.engines import Engine
 from trainers.engines.local import load_engine
 from trainers.metrics import average

@@ -12,7 +12,7 @@ from tests.trainers import tiny_world
 from trainers.cluster.coordinator import Assigned, Director
 from trainers.cluster.prompt_rows import Invitation, RunSettings
 from trainers.engines import Sampling
-from trainers.game_config import GameConfig, rules_of, start_curriculum
+from trainers.config import GameConfig, rules_of, start_curriculum
 from trainers.samples import Sample
 
 TOKENS = tiny_world.tokenizer()

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("tyro", reason="the command line needs the train extra")
 
-from trainers.embedded.config import Config as Embedded
-from trainers.embedded.config_file import read_config as read_embedded
-from trainers.game_config import GameConfig
+from trainers.config import Config as Embedded
+from trainers.settings import read_config as read_embedded
+from trainers.config import GameConfig
 from trainers.openrlhf.command import parse, read_config
 from trainers.openrlhf.config import Actor, Config, Rollout, filled_in
 from trainers.openrlhf.flags import DEFAULTS_OF_SPYRL_TRAIN, OF_SPYRL_TRAIN

@@ -10,9 +10,9 @@ from typing import Any
 from spy_env import Game, read_games
 from tests.trainers import tiny_runs, tiny_world
 from trainers.engines import Failed, Reply, Request
-from trainers.game_config import GameConfig
+from trainers.config import GameConfig
 from trainers.run_folder import games_file
-from trainers.shared_flags import Data
+from trainers.config import Data
 from trainers.trl.config import Games
 
 PLAYERS, GAMES = 4, 3

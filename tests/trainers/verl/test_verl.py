@@ -31,7 +31,7 @@ from tests.trainers.verl.verl_runs import composed, config_of, rows_of
 from tests.trainers.verl.verl_scripted import ScriptedClient
 from trainers.cluster.prompt_rows import from_json
 from trainers.rollout import GamesFailedError
-from trainers.shared_flags import Adam, Kl
+from trainers.config import Adam, Kl
 from trainers.verl.agent import SpyAgentLoop
 from trainers.verl.estimator import advantages_as_they_are
 from trainers.verl.job import prepare, settings_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainers import tiny_world
-from trainers.game_config import StageSampling
+from trainers.config import StageSampling
 from trainers.verl.config import Config
 from trainers.verl.job import prepare
 from trainers.verl.launch import command
