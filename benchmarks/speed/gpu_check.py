@@ -17,19 +17,17 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from trainers.config import Actor, Adam, Algo, Config, Data, GameConfig, Rollout, StageSampling, Train
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.config import Actor, Config, Rollout, Train
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
 from trainers.embedded.loop import deal_games
 from trainers.embedded.micro_batches import padded_batches, tree_batches
 from trainers.embedded.policy import Policy
 from trainers.engines.prefix_tree import grow
 from trainers.engines.tree_attention import attending
-from trainers.config import GameConfig, StageSampling
 from trainers.rollout import Played, Seating, play_games
 from trainers.samples import Sample, samples_of
-from trainers.config import Adam, Data
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -106,7 +104,8 @@ SMALL = Size(documents=1, words=15, performance=8, vote=4, iterations=2, rounds=
 def config_of(size: Size, checkpointing: bool) -> Config:
     """Both stages in turn, on the documents that ship with summarization."""
     return Config(
-        game=GameConfig(document_words=size.words, schedule="cycle", cycle=(1, 1)),
+        game=GameConfig(document_words=size.words),
+        algo=Algo(schedule="cycle", cycle=(1, 1)),
         actor=Actor(adam=Adam(lr=1e-5), gradient_checkpointing_enable=checkpointing),
         rollout=Rollout(
             batch_size=size.documents,
@@ -143,7 +142,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
     policy = Policy(config, folder)
     seating = Seating(policy.engine, config.sampling, config.data.max_len)
     documents = Corpus(config.game.task, None, say=lambda text: print(text, file=sys.stderr)).training()
-    curriculum = Curriculum.start(config.schedule, config.reward_rules)
+    curriculum = config.start_curriculum()
     iterations: list[dict[str, Any]] = []
     for step in range(size.iterations):
         if out_of_time():
@@ -152,7 +151,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
         watch = Stopwatch()
         played = play_games(deal_games(config, batch, curriculum, step, seating), seating)
         generate = watch.lap()
-        samples = samples_of(played, curriculum.stages[0], config.reward_rules)
+        samples = samples_of(played, curriculum.stages[0], config.game.reward_rules)
         metrics = policy.update(samples, _advantages(curriculum, played, samples))
         iterations.append(_iteration(policy, samples, metrics, generate, watch.lap(), _generated(played)))
         curriculum = curriculum.after([one.game for one in played])

@@ -14,9 +14,9 @@ from spy_env import Document, Game, Seat, Stage, load_task, read_documents
 from spy_env.masking import count_units
 from trainers.cluster.coordinator import Assigned, Director
 from trainers.cluster.prompt_rows import TRAIN, Invitation, RunSettings, to_json
+from trainers.config import Algo, GameConfig
 from trainers.engines import Sampling
 from trainers.engines.encoder import Encoder
-from trainers.config import GameConfig, rules_of, start_curriculum
 from trainers.openrlhf.host import Host
 from trainers.rollout import STAGES, requests_of
 from trainers.samples import Sample
@@ -56,15 +56,14 @@ def run_of(scenario: Scenario, folder: str, max_len: int) -> RunSettings:
         players=PLAYERS,
         voters="referees" if scenario.referees else "all",
         document_words=scenario.words,
-        schedule="detection",
     )
     return RunSettings(
         folder=folder,
         checkpoints=f"{folder}/checkpoints",
         resume=False,
         task=game.task,
-        rules=rules_of(game),
-        start=start_curriculum(game, 0),
+        rules=game.rules,
+        start=Algo(schedule="detection").start(game.reward_rules, 0),
         sampling={Stage.PERFORMING: Sampling(scenario.performance), Stage.DETECTION: Sampling(scenario.vote)},
         template_options={},
         max_len=max_len,

@@ -16,17 +16,18 @@ import torch
 
 from spy_env import Game, read_games, write_games
 from trainers import disk
-from trainers.curriculum import Curriculum
 from trainers.config import Config
+from trainers.curriculum import Curriculum
 from trainers.embedded.lineup import kept_for_pool
 from trainers.embedded.policy import Policy
 from trainers.run_folder import append_line, cut_after, games_file, step_named, write_games_anew
-from trainers.settings import refuse_changes
+from trainers.settings import MOVED, refuse_changes
 
-VERSION = 2
+VERSION = 3
 STATE, PROGRESS, WATCHED = "trainer_state.pt", "progress.json", "watched.jsonl"
 _STEP = re.compile(r"step_\d+")
 FIXED = (  # what a resumed run must keep
+    *MOVED.values(),
     *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
     *("rollout.temperature", "rollout.max_new_tokens", "rollout.performing", "rollout.detection"),
     *("rollout.chat_template_kwargs", "data.max_len", "data.max_samples"),

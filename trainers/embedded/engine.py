@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from trainers.embedded.policy import Policy
 
 ADAPTER = "default"
+ROWS, TOKENS = (
+    32,
+    32768,
+)  # generated at a time, unless --rollout.micro_batch_size and --rollout.max_tokens_per_gpu are given; our choice
+GPU_SHARE = 0.4  # of the memory for vLLM; the trainer has the rest; our choice
 
 
 class SharedEngine(LocalEngine):
@@ -24,7 +29,13 @@ class SharedEngine(LocalEngine):
 
     def __init__(self, policy: Policy, encoder: Encoder) -> None:
         rollout = policy.config.rollout
-        super().__init__(policy.model, encoder, rollout.micro_batch_size, rollout.max_tokens_per_gpu, policy.sharing)
+        super().__init__(
+            policy.model,
+            encoder,
+            rollout.micro_batch_size or ROWS,
+            rollout.max_tokens_per_gpu or TOKENS,
+            policy.sharing,
+        )
         self._policy = policy
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
@@ -51,8 +62,8 @@ def engine_for(policy: Policy, encoder: Encoder) -> SharedEngine | VllmEngine:
         end_tokens(policy.model, encoder.tokenizer),
         dtype=torch.bfloat16 if policy.bf16 else torch.float32,
         max_len=config.data.max_len,
-        rows=config.rollout.micro_batch_size,
-        gpu_memory_utilization=config.vllm.gpu_memory_utilization,
+        rows=config.rollout.micro_batch_size or ROWS,
+        gpu_memory_utilization=config.vllm.gpu_memory_utilization or GPU_SHARE,
         enforce_eager=config.vllm.enforce_eager,
         enable_prefix_caching=config.vllm.enable_prefix_caching,
     )

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any
 
 from spy_env import Document, Game, read_games
-from trainers.embedded.checkpoints import RunFolder
 from trainers.config import Config
+from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_of
 from trainers.engines import Engine
 from trainers.metrics import Estimate
@@ -38,7 +38,9 @@ class HeldOut:
         seatings = seatings_of(seating, opponent)
         seated = list(seatings.values())[-1]  # with everybody who plays at any of them
         dealt = [
-            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated.room)
+            deal_to_fit(
+                document, config.game.task, config.game.rules, f"{config.train.seed}/eval/{i}", None, seated.room
+            )
             for i, document in enumerate(documents)
         ]
         return cls(config, folder, dealt, seatings)
@@ -62,7 +64,7 @@ class HeldOut:
         return measured
 
     def _measured(self, games: Mapping[str, Sequence[Game]]) -> Measured:
-        return measure_all(games, self.config.reward_rules) if self.dealt else {}
+        return measure_all(games, self.config.game.reward_rules) if self.dealt else {}
 
     def _played(self, name: str, seating: Seating) -> list[Game]:
         games = [played.game for played in play_games(self.dealt, seating)]

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spy_env import Document, Game, read_games
+from spy_env.seats import ROLES
+from trainers.config import Config
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
 from trainers.disk import new_folder
@@ -18,14 +20,13 @@ from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.clock import Clock
-from trainers.config import Config
 from trainers.embedded.evaluation import HeldOut
+from trainers.embedded.lineup import check
 from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.embedded.watching import Watch, last_games
 from trainers.engines.vllm_terms import installed_versions
 from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
-from trainers.config import start_curriculum
 from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, Seating, play_games
@@ -67,6 +68,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         GamesFailedError, NotFiniteError, NotWrittenError: an iteration could not be trained or written; the last
             checkpoint is whole.
     """
+    check(config)
     clock = Clock(config.train.max_minutes)
     run = RunFolder(config)
     corpus = Corpus(
@@ -81,7 +83,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     seating = Seating(policy.engine, config.sampling, config.data.max_len)
     opponents = Opponents(config, policy, run.checkpoint_of)
     training = Training(config, policy, seating, opponents, run, display, Watch(config, display.say))
-    state = Progress(0, 0, start_curriculum(config.game, config.train.seed), ())
+    state = Progress(0, 0, config.start_curriculum(), ())
     if config.ckpt.load_enable and (saved := run.resume(config, policy)):
         state = saved
         display.say(f"going on after iteration {state.step}")
@@ -182,7 +184,7 @@ def deal_games(
         deal_to_fit(
             document,
             config.game.task,
-            config.rules,
+            config.game.rules,
             f"{config.train.seed}/{step}/{i}",
             curriculum.trained,
             seating.room,
@@ -197,15 +199,16 @@ def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], con
     A game's trained voters share a role, so a detection group is the learner's as a whole or not at all.
     """
     games = [one.game for one in played]
+    learner = tuple(role for role in ROLES if role not in config.opponent_of)
     samples, advantages = [], []
     for stage in curriculum.stages:
-        own = samples_of(played, stage, config.reward_rules, config.learner_roles)
-        worth = curriculum.advantages(games, stage, config.learner_roles)
+        own = samples_of(played, stage, config.game.reward_rules, learner)
+        worth = curriculum.advantages(games, stage, learner)
         samples += own
         advantages += [worth[sample.game, sample.seat] for sample in own]
-    metrics = game_metrics(games, config.reward_rules) | sample_metrics(samples)
+    metrics = game_metrics(games, config.game.reward_rules) | sample_metrics(samples)
     if config.opponent_of:
-        metrics |= learner_metrics(games, config.reward_rules, config.learner_roles)
+        metrics |= learner_metrics(games, config.game.reward_rules, learner)
     return metrics | policy.update(samples, advantages) | {"learning_rate": config.actor.adam.lr}
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spy_env import Game, RewardRules
+from spy_env.seats import ROLES
 from trainers.engines import Engine
 from trainers.metrics import Estimate, average, measure, share
 from trainers.rollout import Seating
-from trainers.samples import ROLES
 
 SELF_PLAY, SPY, CIVILIANS = "self-play", "spy", "civilians"
 SIDES = {SPY: ("spy",), CIVILIANS: ("civilian", "referee")}  # the learner's roles

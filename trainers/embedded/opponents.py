@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from trainers.embedded.checkpoints import STATE
 from trainers.config import Config
+from trainers.embedded.checkpoints import STATE
+from trainers.embedded.engine import ROWS, TOKENS
 from trainers.embedded.lineup import INITIAL, OPPONENTS, drawn_at
 from trainers.embedded.policy import Policy
 from trainers.engines import Engine, Failed, Reply, Request
@@ -64,8 +65,8 @@ class Opponents:
         rollout = self._config.rollout
         return engine_for(
             player,
-            rows=rollout.micro_batch_size,
-            max_tokens=rollout.max_tokens_per_gpu,
+            rows=rollout.micro_batch_size or ROWS,
+            max_tokens=rollout.max_tokens_per_gpu or TOKENS,
             template_options=self._config.template_options,
         )
 
@@ -110,7 +111,7 @@ class EarlierWeights:
     def _playing(self, step: int) -> Iterator[LocalEngine]:
         in_place = self._adapter(step) if self._policy.lora else self._model(step)
         with in_place as model, self._policy.precision():
-            rows, tokens = self._rollout.micro_batch_size, self._rollout.max_tokens_per_gpu
+            rows, tokens = self._rollout.micro_batch_size or ROWS, self._rollout.max_tokens_per_gpu or TOKENS
             yield LocalEngine(model, self._encoder, rows, tokens, self._policy.sharing)
 
     @contextlib.contextmanager

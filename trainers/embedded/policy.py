@@ -20,7 +20,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from trainers.config import Config
 from trainers.embedded.engine import ADAPTER, engine_for, plain_weights
 from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
-from trainers.embedded.loss import Whole, loss_of
+from trainers.embedded.loss import LossRules, Whole, loss_of
 from trainers.embedded.micro_batches import Pair, padded_batches, tree_batches
 from trainers.engines.encoder import Encoder
 from trainers.engines.tree_attention import attending, fitting, method_for
@@ -53,7 +53,9 @@ class Policy:
         if config.actor.gradient_checkpointing_enable:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.model.enable_input_require_grads()
-        adam = config.actor.adam
+        actor = config.actor
+        self.loss_rules = LossRules(actor.eps_clip, config.algo.kl.init_coef, actor.loss_agg_mode, actor.ratio)
+        adam = actor.adam
         self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, adam.lr, adam.betas, adam.eps, adam.weight_decay)
         self.sharing, self.sharing_refused = self._sharing()
@@ -118,7 +120,11 @@ class Policy:
         self.optimizer.zero_grad(set_to_none=True)
         totals: dict[str, float] = {}
         cut = padded_batches if self.sharing is None else tree_batches
-        for batch in cut(pairs, self.config.tokens_at_a_time, self.config.train.micro_batch_size):
+        for batch in cut(
+            pairs,
+            self.config.tokens_at_a_time,
+            self.config.train.micro_batch_size,
+        ):
             for name, value in self._accumulate(batch, whole).items():
                 totals[name] = (
                     max(totals.get(name, 0.0), value) if name.endswith("_max") else totals.get(name, 0.0) + value
@@ -152,7 +158,7 @@ class Policy:
         with attending(self.model, method):  # until backward has ended
             logprobs_BT, entropy_BT = self._logprobs(self.model, samples, method)
             reference_BT = self._reference_logprobs(samples, method)
-            loss = loss_of(logprobs_BT, old_BT, reference_BT, advantages_B, mask_BT, self.config.loss_rules, whole)
+            loss = loss_of(logprobs_BT, old_BT, reference_BT, advantages_B, mask_BT, self.loss_rules, whole)
             if not torch.isfinite(loss.value):
                 self.optimizer.zero_grad(set_to_none=True)
                 raise NotFiniteError(

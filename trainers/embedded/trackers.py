@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainers.disk import read_log, write_whole, writing
 from trainers.config import Config
+from trainers.disk import read_log, write_whole, writing
 
 Write = Callable[[int, Mapping[str, float]], None]  # everything that is known of an iteration, once
 RECORD = "wandb.json"  # in the run's folder: its id at Weights & Biases, and the last iteration that surely is there

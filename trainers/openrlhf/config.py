@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spy_env import Stage
-from trainers.engines import Sampling
 from trainers.config import (
+    Adam,
+    Algo,
+    Data,
     GameConfig,
     StageSampling,
     reward_rules_of,
@@ -21,8 +23,8 @@ from trainers.config import (
     schedule_of,
     template_options,
 )
+from trainers.engines import Sampling
 from trainers.openrlhf.config_checks import check_together, check_values
-from trainers.config import Adam, Algo, Data
 
 
 @dataclass(frozen=True)

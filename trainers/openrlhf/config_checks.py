@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainers.config import check_room, check_seats
+from trainers.config import LOWEST_IN_VLLM, check_memory_share, check_room, check_seats
 from trainers.settings import check_least
-from trainers.config import LOWEST_IN_VLLM, check_memory_share
 
 if TYPE_CHECKING:
     from trainers.openrlhf.config import Config

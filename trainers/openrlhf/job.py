@@ -14,8 +14,8 @@ from spy_env import Document, load_task
 from spy_env.documents import shorten
 from trainers import disk
 from trainers.cluster.prompt_rows import EVAL, TRAIN, Invitation, RunSettings, from_json, settings_row, to_json
-from trainers.corpus import Corpus, Say
 from trainers.config import rules_of, start_curriculum
+from trainers.corpus import Corpus, Say
 from trainers.openrlhf.config import Config, filled_in
 from trainers.openrlhf.flags import Passed
 from trainers.openrlhf.launch import Places

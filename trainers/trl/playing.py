@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spy_env import Document, Game, Stage
-from trainers.curriculum import Curriculum
 from trainers.config import rules_of
+from trainers.curriculum import Curriculum
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating

@@ -22,10 +22,10 @@ from trl import GRPOConfig, GRPOTrainer
 from spy_env import Document
 from spy_env.viewer.origin import CONFIGS
 from trainers import disk
+from trainers.config import start_curriculum
 from trainers.corpus import Corpus
 from trainers.engines.encoder import Encoder
 from trainers.engines.local import LocalEngine
-from trainers.config import start_curriculum
 from trainers.rollout import Seating, play_games
 from trainers.run_folder import LOGS, append_line, cut_after, games_file, write_games_anew
 from trainers.samples import samples_of

@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spy_env import Stage
+from trainers.config import (
+    LOWEST_IN_VLLM,
+    Adam,
+    Algo,
+    Data,
+    GameConfig,
+    StageSampling,
+    check_room,
+    check_seats,
+    sampling_by_stage,
+    template_options,
+)
 from trainers.engines import Sampling
-from trainers.config import GameConfig, StageSampling, check_room, check_seats, sampling_by_stage, template_options
 from trainers.settings import check_least
-from trainers.config import LOWEST_IN_VLLM, Adam, Algo, Data
 
 AT_LEAST = {  # where a value is given
     1: (

@@ -12,8 +12,8 @@ from spy_env.documents import shorten
 from spy_env.viewer.origin import CONFIGS
 from trainers import disk
 from trainers.cluster.prompt_rows import EVAL, TRAIN, Invitation, RunSettings, to_json
-from trainers.corpus import Corpus, Say
 from trainers.config import rules_of, start_curriculum, template_options
+from trainers.corpus import Corpus, Say
 from trainers.run_folder import LOGS
 from trainers.verl.config import Config
 

@@ -27,14 +27,14 @@ from spy_env.seats import number_of
 from tests.trainers import tiny_world
 from tests.trainers.embedded.tiny_learning import config_for, detection_accuracy, learn
 from tests.trainers.tiny_world import NOTHING, TASK, WORDS, HalfScripted, documents, said
-from trainers.embedded import command
 from trainers.config import Config
-from trainers.settings import read_config
+from trainers.embedded import command
 from trainers.engines import Engine
 from trainers.engines.local import load_engine
 from trainers.metrics import average
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
+from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 TELLS, SLIPS = 0.7, 0.05  # how often the taught model says "nothing" as a spy, and as a civilian
@@ -148,7 +148,7 @@ def self_play(folder: Path, model: Path, seeds: Sequence[int], most: int | None,
         lines = [json.dumps({"id": document.id, "text": document.text}) for document in documents(2000)]
         (folder / "documents.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "common.json").write_text(json.dumps(_settings(folder, model, iterations)), encoding="utf-8")
-    settings = {name: {"game": game} for name, game in SETTINGS.items()}
+    settings = {name: {"algo": algo} for name, algo in SETTINGS.items()}
     (folder / "sweep.json").write_text(json.dumps({"seeds": list(seeds), "settings": settings}), encoding="utf-8")
     if command.main(["--config", str(folder / "common.json"), "--sweep", str(folder / "sweep.json")]):
         raise SystemExit("a run failed; see the sweep's table")
@@ -165,10 +165,10 @@ def _settings(folder: Path, model: Path, iterations: int = 1) -> dict[str, Any]:
     return {
         "game": {
             **{"task": TASK, "players": tiny_world.RULES.players, "voters": "referees", "referees": 8},
-            **{"schedule": "cycle", "cycle": [5, 5], "unreadable": -1.0},
+            "unreadable": -1.0,
         },
         "actor": {"model_name_or_path": str(model), "adam": {"lr": 5e-4}},
-        "algo": {"kl": {"init_coef": 0.02}},
+        "algo": {"schedule": "cycle", "cycle": [5, 5], "kl": {"init_coef": 0.02}},
         "rollout": {"batch_size": 24, "n_samples_per_prompt": 4, "max_new_tokens": 6, "micro_batch_size": 512},
         "train": {"iterations": iterations, "micro_batch_size": 512},
         "data": {"documents": str(folder / "documents.jsonl"), "max_len": 90},
@@ -199,7 +199,7 @@ def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
     seating = Seating(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
-        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating.room)
+        deal_to_fit(document, TASK, config.game.rules, f"measured/{i}", None, seating.room)
         for i, document in enumerate(documents(deals, seed=99))
     ]
     return [played.game for played in play_games(games, seating)]

@@ -15,12 +15,10 @@ from tests.trainers.tiny_world import (
     say_whether_anything_is_hidden,
     vote_for_one_without_the_mark,
 )
-from trainers.config import Actor, Config, Rollout, Train
+from trainers.config import Actor, Adam, Algo, Config, Data, GameConfig, Kl, Rollout, Train
 from trainers.embedded.loop import deal_games, update
 from trainers.embedded.policy import Policy
-from trainers.config import GameConfig, start_curriculum
 from trainers.rollout import Seating, play_games
-from trainers.config import Adam, Algo, Data, Kl
 
 SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
 VOTERS = {Stage.DETECTION: {"voters": "referees", "referees": 16}, Stage.PERFORMING: {"voters": "all"}}
@@ -30,11 +28,11 @@ LEARNED = 0.95
 
 def config_for(stage: Stage, seed: int = 42, **switches: bool) -> Config:
     """One stage alone."""
-    game = {"task": TASK, "players": RULES.players, "schedule": str(stage), "unreadable": -1.0, **VOTERS[stage]}
+    game = {"task": TASK, "players": RULES.players, "unreadable": -1.0, **VOTERS[stage]}
     return Config(
-        game=GameConfig(**game, **switches),
+        game=GameConfig(**game),
         actor=Actor(adam=Adam(lr=1e-3)),
-        algo=Algo(Kl(0.02)),
+        algo=Algo(schedule=str(stage), kl=Kl(0.02), **switches),
         rollout=Rollout(batch_size=32, n_samples_per_prompt=RULES.players, max_new_tokens=4, micro_batch_size=512),
         train=Train(micro_batch_size=512, seed=seed),
         data=Data(max_len=90),
@@ -61,7 +59,7 @@ def learn(folder: str, stage: Stage, config: Config, iterations: int, documents_
     score = SCORES[stage]
     policy = Policy(config, folder)
     seating = Seating(HalfScripted(policy.engine, SCRIPTS[stage], learned=stage), config.sampling, config.data.max_len)
-    curriculum = start_curriculum(config.game, config.train.seed)
+    curriculum = config.start_curriculum()
     stream = iter(documents(config.rollout.batch_size * iterations, seed=documents_seed))
     scores = []
     for step in range(iterations):

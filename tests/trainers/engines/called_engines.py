@@ -12,7 +12,7 @@ from tests.trainers import tiny_world
 from trainers.cluster.coordinator import Assigned, Director
 from trainers.cluster.prompt_rows import Invitation, RunSettings
 from trainers.engines import Sampling
-from trainers.config import GameConfig, rules_of, start_curriculum
+from trainers.config import Algo, GameConfig
 from trainers.samples import Sample
 
 TOKENS = tiny_world.tokenizer()
@@ -80,15 +80,15 @@ class LocalDirection:
 
 
 def settings(folder: Any, **changed: Any) -> RunSettings:
-    """A run in the tiny world; ``game`` holds flags of ``--game.*``."""
+    """A run in the tiny world; ``game`` and ``algo`` hold settings of these groups."""
     game = GameConfig(task=tiny_world.TASK, **{"players": 4, "mask_fraction": 0.2, **changed.pop("game", {})})
     values = {
         "folder": str(folder),
         "checkpoints": str(folder / "checkpoints"),
         "resume": False,
         "task": game.task,
-        "rules": rules_of(game),
-        "start": start_curriculum(game, 7),
+        "rules": game.rules,
+        "start": Algo(**changed.pop("algo", {})).start(game.reward_rules, 7),
         "sampling": {Stage.PERFORMING: Sampling(6), Stage.DETECTION: Sampling(4)},
         "template_options": {},
         "max_len": 64,

@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("tyro", reason="the command line needs the train extra")
 
 from trainers.config import Config as Embedded
-from trainers.settings import read_config as read_embedded
 from trainers.config import GameConfig
 from trainers.openrlhf.command import parse, read_config
 from trainers.openrlhf.config import Actor, Config, Rollout, filled_in
 from trainers.openrlhf.flags import DEFAULTS_OF_SPYRL_TRAIN, OF_SPYRL_TRAIN
 from trainers.openrlhf.launch import flags_of
+from trainers.settings import read_config as read_embedded
 from trainers.settings import value_at
 
 ONE_GPU = ["--actor.num_gpus_per_node", "1"]

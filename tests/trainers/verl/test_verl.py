@@ -30,8 +30,8 @@ from tests.trainers.engines.called_engines import LocalDirection
 from tests.trainers.verl.verl_runs import composed, config_of, rows_of
 from tests.trainers.verl.verl_scripted import ScriptedClient
 from trainers.cluster.prompt_rows import from_json
-from trainers.rollout import GamesFailedError
 from trainers.config import Adam, Kl
+from trainers.rollout import GamesFailedError
 from trainers.verl.agent import SpyAgentLoop
 from trainers.verl.estimator import advantages_as_they_are
 from trainers.verl.job import prepare, settings_of
