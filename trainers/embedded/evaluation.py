@@ -39,7 +39,7 @@ class HeldOut:
         seated = list(seatings.values())[-1]  # with everybody who plays at any of them
         dealt = [
             deal_to_fit(
-                document, config.game.task, config.game.rules, f"{config.train.seed}/eval/{i}", None, seated.room
+                document, config.game.task, config.game.rules, f"{config.train.seed}/eval/{i}", None, seated.budget
             )
             for i, document in enumerate(documents)
         ]

@@ -187,7 +187,7 @@ def deal_games(
             config.game.rules,
             f"{config.train.seed}/{step}/{i}",
             curriculum.trained,
-            seating.room,
+            seating.budget,
         )
         for i, document in enumerate(document for document in batch for _ in range(a_document))
     ]
