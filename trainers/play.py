@@ -14,7 +14,7 @@ from trainers.corpus import Corpus
 from trainers.engines import Sampling
 from trainers.engines.players import ANYWHERE, engine_for, read_player, told
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 PLAYERS = told(ANYWHERE)
 
@@ -94,7 +94,7 @@ def _who(args: argparse.Namespace, seats: Sequence[Seat]) -> dict[Seat, str]:
     return who
 
 
-def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> Seating:
+def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> SeatPolicies:
     engines = {
         player: engine_for(read_player(player, ANYWHERE), args.timeout) for player in dict.fromkeys(who.values())
     }
@@ -105,12 +105,12 @@ def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> Seating:
         ),
     }
     max_len = args.max_len if any(player.startswith("model:") for player in engines) else None
-    return Seating(
+    return SeatPolicies(
         next(iter(engines.values())), sampling, max_len, {seat: engines[player] for seat, player in who.items()}
     )
 
 
-def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: list[Game]) -> Iterator[Game]:
+def _played(args: argparse.Namespace, rules: Rules, seating: SeatPolicies, failed: list[Game]) -> Iterator[Game]:
     """Games one after another, for whoever watches or plays; those that fail are collected and left out."""
 
     def failure(game: Game, reason: str) -> None:
@@ -120,7 +120,7 @@ def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: li
     documents = Corpus(args.task, args.documents, args.input_key).training()
     for i, document in zip(range(args.games), documents, strict=False):
         game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.budget)
-        yield from (played.game for played in play_games([game], seating, on_failure=failure))
+        yield from (played.game for played in rollout([game], seating, on_failure=failure))
 
 
 def _fresh(path: Path) -> Path:

@@ -26,7 +26,7 @@ from trainers.embedded.micro_batches import padded_batches, tree_batches
 from trainers.embedded.policy import Policy
 from trainers.engines.prefix_tree import grow
 from trainers.engines.tree_attention import attending
-from trainers.rollout import Played, Seating, play_games
+from trainers.rollout import Played, SeatPolicies, rollout
 from trainers.samples import Sample, samples_of
 
 TEMPLATE = (
@@ -140,7 +140,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
     """Play and train some iterations, then compare shared with plain on the last samples."""
     config = config_of(size, checkpointing)
     policy = Policy(config, folder)
-    seating = Seating(policy.engine, config.sampling, config.data.max_len)
+    seating = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     documents = Corpus(config.game.task, None, say=lambda text: print(text, file=sys.stderr)).training()
     curriculum = config.start_curriculum()
     iterations: list[dict[str, Any]] = []
@@ -149,7 +149,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
             break
         batch = [next(documents) for _ in range(size.documents)]
         watch = Stopwatch()
-        played = play_games(deal_games(config, batch, curriculum, step, seating), seating)
+        played = rollout(deal_games(config, batch, curriculum, step, seating), seating)
         generate = watch.lap()
         samples = samples_of(played, curriculum.stages[0], config.game.reward_rules)
         metrics = policy.update(samples, _advantages(curriculum, played, samples))

@@ -15,7 +15,7 @@ from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_
 from trainers.engines import Engine
 from trainers.metrics import Estimate
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 Measured = Mapping[str, Estimate]
 CURVES = "evaluations.jsonl"
@@ -28,11 +28,16 @@ class HeldOut:
     config: Config
     folder: RunFolder
     dealt: Sequence[Game]
-    seatings: Mapping[str, Seating]
+    seatings: Mapping[str, SeatPolicies]
 
     @classmethod
     def of(
-        cls, config: Config, folder: RunFolder, documents: Sequence[Document], seating: Seating, opponent: Engine | None
+        cls,
+        config: Config,
+        folder: RunFolder,
+        documents: Sequence[Document],
+        seating: SeatPolicies,
+        opponent: Engine | None,
     ) -> HeldOut:
         """Deal games whose prompts fit the learner's engine and the opponent's; the same for every policy."""
         seatings = seatings_of(seating, opponent)
@@ -66,8 +71,8 @@ class HeldOut:
     def _measured(self, games: Mapping[str, Sequence[Game]]) -> Measured:
         return measure_all(games, self.config.game.reward_rules) if self.dealt else {}
 
-    def _played(self, name: str, seating: Seating) -> list[Game]:
-        games = [played.game for played in play_games(self.dealt, seating)]
+    def _played(self, name: str, seating: SeatPolicies) -> list[Game]:
+        games = [played.game for played in rollout(self.dealt, seating)]
         self.folder.write_games(self.folder.games / name, games)
         return games
 

@@ -29,7 +29,7 @@ from trainers.engines.vllm_terms import installed_versions
 from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Played, Seating, play_games
+from trainers.rollout import Played, SeatPolicies, rollout
 from trainers.samples import samples_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Training:
 
     config: Config
     policy: Policy
-    seating: Seating
+    seating: SeatPolicies
     opponents: Opponents
     folder: RunFolder
     display: Display
@@ -80,7 +80,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         display.say,
     )
     policy = Policy(config, model_folder)
-    seating = Seating(policy.engine, config.sampling, config.data.max_len)
+    seating = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     opponents = Opponents(config, policy, run.checkpoint_of)
     training = Training(config, policy, seating, opponents, run, display, Watch(config, display.say))
     state = Progress(0, 0, config.start_curriculum(), ())
@@ -148,7 +148,7 @@ def iterate(
     training.display.doing("playing")
     batch = list(islice(documents, config.rollout.batch_size))
     seating = training.opponents.seating_at(training.seating, step)
-    played = play_games(deal_games(config, batch, curriculum, step, seating), seating)
+    played = rollout(deal_games(config, batch, curriculum, step, seating), seating)
     games = [one.game for one in played]
     generated = time.monotonic()
 
@@ -176,7 +176,7 @@ def _named(curriculum: Curriculum) -> str:
 
 
 def deal_games(
-    config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, seating: Seating
+    config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, seating: SeatPolicies
 ) -> list[Game]:
     """The games of an iteration: as many on each document as its samples seat."""
     a_document = config.rollout.n_samples_per_prompt // config.game.players

@@ -11,13 +11,13 @@ from spy_env import Game, RewardRules
 from spy_env.seats import ROLES
 from trainers.engines import Engine
 from trainers.metrics import Estimate, average, measure, share
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 
 SELF_PLAY, SPY, CIVILIANS = "self-play", "spy", "civilians"
 SIDES = {SPY: ("spy",), CIVILIANS: ("civilian", "referee")}  # the learner's roles
 
 
-def seatings_of(seating: Seating, opponent: Engine | None) -> dict[str, Seating]:
+def seatings_of(seating: SeatPolicies, opponent: Engine | None) -> dict[str, SeatPolicies]:
     """The learner's seating and, where there is an opponent, one for each side that the learner may play."""
     if opponent is None:
         return {SELF_PLAY: seating}

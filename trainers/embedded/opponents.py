@@ -24,7 +24,7 @@ from trainers.engines import Engine, Failed, Reply, Request
 from trainers.engines.encoder import Encoder
 from trainers.engines.local import LocalEngine
 from trainers.engines.players import engine_for, read_player
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Opponents:
         """The opponent of the evaluations, where there is one."""
         return self._engines.get(self._config.eval.opponent)
 
-    def seating_at(self, seating: Seating, step: int) -> Seating:
+    def seating_at(self, seating: SeatPolicies, step: int) -> SeatPolicies:
         """The learner's seating, with the opponents of iteration ``step``."""
         return replace(seating, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
 

@@ -10,7 +10,7 @@ from tests.trainers.made_games import dealt, voted
 from trainers.embedded.matches import CIVILIANS, SELF_PLAY, SPY, file_of, measure_against, measure_all, seatings_of
 from trainers.engines import Sampling
 from trainers.metrics import Estimate, measure
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 RULES = RewardRules()
@@ -19,7 +19,7 @@ RULES = RewardRules()
 @pytest.mark.parametrize("voters", ["all", "civilians", "referees"])
 def test_the_opponent_plays_every_role_that_the_learner_does_not(voters):
     learner, opponent = CountingEngine(), CountingEngine()
-    seatings = seatings_of(Seating(learner, SAMPLING), opponent)
+    seatings = seatings_of(SeatPolicies(learner, SAMPLING), opponent)
     game = dealt(spy="player_3", voters=voters, referees=2)
     seats = dict.fromkeys([*game.players, *game.voters])
     played_by_the_learner = {
@@ -30,7 +30,7 @@ def test_the_opponent_plays_every_role_that_the_learner_does_not(voters):
         SPY: {"player_3"},
         CIVILIANS: set(seats) - {"player_3"},
     }
-    assert list(seatings_of(Seating(learner, SAMPLING), None)) == [SELF_PLAY]
+    assert list(seatings_of(SeatPolicies(learner, SAMPLING), None)) == [SELF_PLAY]
 
 
 def test_files_of_matches_end_with_their_iteration_and_self_plays_keep_their_names():

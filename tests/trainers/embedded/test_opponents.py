@@ -21,7 +21,7 @@ from trainers.embedded.opponents import Opponents
 from trainers.embedded.policy import Policy
 from trainers.engines import Request, Sampling
 from trainers.engines.local import load_engine
-from trainers.rollout import GamesFailedError, Seating
+from trainers.rollout import GamesFailedError, SeatPolicies
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 SPY_TO_LEARN = {"algo": {"schedule": "performing"}, "game": {"unreadable": -1.0}, "eval": {"games": 0}}
@@ -158,7 +158,7 @@ def test_the_table_of_an_iteration_seats_the_one_that_is_drawn_for_it(place):
     config = tiny_runs.config_of(place, place / "model", "drawn", **groups)
     policy = Policy(config, str(place / "model"))
     others = Opponents(config, policy, lambda step: place / "drawn" / f"step_{step}")
-    seating = Seating(policy.engine, config.sampling, config.data.max_len)
+    seating = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     for step in range(1, 20):
         drawn = drawn_at(step, 42, 2, 3)
         assert others.names_at(step) == {"spy": f"past:{drawn}", "civilian": f"past:{drawn}"}

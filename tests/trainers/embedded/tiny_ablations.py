@@ -33,7 +33,7 @@ from trainers.engines import Engine
 from trainers.engines.local import load_engine
 from trainers.metrics import average
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
@@ -197,12 +197,12 @@ def measured(engine: Engine, config: Config, deals: int) -> tuple[float, float, 
 def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[Game]:
     """The same deals on documents never trained on, the other stage played by script."""
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
-    seating = Seating(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
+    seating = SeatPolicies(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
         deal_to_fit(document, TASK, config.game.rules, f"measured/{i}", None, seating.budget)
         for i, document in enumerate(documents(deals, seed=99))
     ]
-    return [played.game for played in play_games(games, seating)]
+    return [played.game for played in rollout(games, seating)]
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
