@@ -11,7 +11,7 @@ import importlib.abc, sys
 
 class Refuse(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in {"tyro", "peft", "tensorboard", "openai", "datasets"}:
+        if name.partition(".")[0] in {"tyro", "openai", "datasets"}:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Refuse())
