@@ -20,10 +20,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trainers.config import Actor, Adam, Algo, Config, Data, GameConfig, Rollout, StageSampling, Train
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
+from trainers.embedded.logprobs import fed, padded_batches, padded_logprobs, tree_batches, tree_logprobs
 from trainers.embedded.loop import deal_games
-from trainers.embedded.micro_batches import padded_batches, tree_batches
-from trainers.embedded.policy import Policy
+from trainers.embedded.policy import Policy, policy_of
 from trainers.engines.prefix_tree import grow
 from trainers.engines.tree_attention import attending
 from trainers.rollout import Played, SeatPolicies, rollout
@@ -139,8 +138,8 @@ class Stopwatch:
 def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[], bool]) -> dict[str, Any]:
     """Play and train some iterations, then compare shared with plain on the last samples."""
     config = config_of(size, checkpointing)
-    policy = Policy(config, folder)
-    seating = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
+    policy = policy_of(config, folder)
+    seats = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     documents = Corpus(config.game.task, None, say=lambda text: print(text, file=sys.stderr)).training()
     curriculum = config.start_curriculum()
     iterations: list[dict[str, Any]] = []
@@ -149,7 +148,7 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
             break
         batch = [next(documents) for _ in range(size.documents)]
         watch = Stopwatch()
-        played = rollout(deal_games(config, batch, curriculum, step, seating), seating)
+        played = rollout(deal_games(config, batch, curriculum, step, seats), seats)
         generate = watch.lap()
         samples = samples_of(played, curriculum.stages[0], config.game.reward_rules)
         metrics = policy.update(samples, _advantages(curriculum, played, samples))
@@ -248,7 +247,7 @@ def _shared_against_plain(
     found: dict[str, dict[str, Any]] = {}
     advantages = _in_turn(samples)
     pairs = list(zip(samples, advantages, strict=True))
-    budget = policy.config.tokens_at_a_time
+    budget = policy.max_tokens
     for way, sharing, cut in (("shared", method, tree_batches), ("plain", None, padded_batches)):
         found[way] = {"seconds": None, "micro_batches": len(cut(pairs, budget)), "sharing": sharing}
     for _ in range(rounds):

@@ -115,8 +115,3 @@ def pool_at(step: int, save_steps: int, size: int) -> tuple[int, ...]:
 def drawn_at(step: int, seed: int, save_steps: int, size: int) -> int:
     """The one of the pool that iteration ``step`` meets."""
     return Random(f"{seed}/{step}/opponent").choice(pool_at(step, save_steps, size))
-
-
-def kept_for_pool(players: Collection[str], step: int, save_steps: int, size: int) -> tuple[int, ...]:
-    """The checkpoints that iterations after ``step`` may still meet, however few are to be kept."""
-    return pool_at(step + 1, save_steps, size) if "past" in players else ()

@@ -6,7 +6,7 @@ import pytest
 
 from spy_env import Stage
 from trainers.config import Algo, Config, Eval, GameConfig, OpponentsConfig
-from trainers.embedded.lineup import check, drawn_at, kept_for_pool, pool_at, trains
+from trainers.embedded.lineup import check, drawn_at, pool_at, trains
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 REFUSED = {
@@ -128,8 +128,7 @@ def test_every_member_of_the_pool_is_met_and_the_draw_is_the_seeds_and_the_itera
 @pytest.mark.parametrize("save_steps", [1, 4])
 def test_what_is_kept_after_a_checkpoint_is_what_later_iterations_may_meet(save_steps):
     for saved in range(1, 30):
-        kept = kept_for_pool(["scripted", "past"], saved, save_steps, 3)
+        kept = pool_at(saved + 1, save_steps, 3)
         next_save = (saved // save_steps + 1) * save_steps
         may_meet = {member for step in range(saved + 1, next_save + 1) for member in pool_at(step, save_steps, 3)}
         assert set(kept) == may_meet
-    assert kept_for_pool(["initial"], 8, 4, 3) == ()

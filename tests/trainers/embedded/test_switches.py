@@ -16,7 +16,7 @@ from spy_env import Stage, read_games
 from spy_env.masking import OPERATORS
 from tests.trainers import tiny_runs, tiny_world
 from trainers.curriculum import Curriculum
-from trainers.embedded import loop
+from trainers.embedded import policy
 from trainers.embedded.loss import AGGREGATIONS, RATIOS
 from trainers.embedded.policy import Policy
 
@@ -55,7 +55,7 @@ def given(monkeypatch):
             seen.append(dict(zip(keys, advantages, strict=True)))
             return super().update(samples, advantages)
 
-    monkeypatch.setattr(loop, "Policy", Watched)
+    monkeypatch.setattr(policy, "Policy", Watched)
     return seen
 
 

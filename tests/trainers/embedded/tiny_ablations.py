@@ -197,12 +197,12 @@ def measured(engine: Engine, config: Config, deals: int) -> tuple[float, float, 
 def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[Game]:
     """The same deals on documents never trained on, the other stage played by script."""
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
-    seating = SeatPolicies(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
+    seats = SeatPolicies(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
-        deal_to_fit(document, TASK, config.game.rules, f"measured/{i}", None, seating.budget)
+        deal_to_fit(document, TASK, config.game.rules, f"measured/{i}", None, seats.budget)
         for i, document in enumerate(documents(deals, seed=99))
     ]
-    return [played.game for played in rollout(games, seating)]
+    return [played.game for played in rollout(games, seats)]
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

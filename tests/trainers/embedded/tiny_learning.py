@@ -17,7 +17,7 @@ from tests.trainers.tiny_world import (
 )
 from trainers.config import Actor, Adam, Algo, Config, Data, GameConfig, Kl, Rollout, Train
 from trainers.embedded.loop import deal_games, update
-from trainers.embedded.policy import Policy
+from trainers.embedded.policy import policy_of
 from trainers.rollout import SeatPolicies, rollout
 
 SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
@@ -57,16 +57,16 @@ SCORES = {Stage.DETECTION: detection_accuracy, Stage.PERFORMING: share_with_the_
 def learn(folder: str, stage: Stage, config: Config, iterations: int, documents_seed: int = 7) -> list[float]:
     """The score of each iteration's games; ends early when all is learned."""
     score = SCORES[stage]
-    policy = Policy(config, folder)
-    seating = SeatPolicies(
+    policy = policy_of(config, folder)
+    seats = SeatPolicies(
         HalfScripted(policy.engine, SCRIPTS[stage], learned=stage), config.sampling, config.data.max_len
     )
     curriculum = config.start_curriculum()
     stream = iter(documents(config.rollout.batch_size * iterations, seed=documents_seed))
     scores = []
     for step in range(iterations):
-        games = deal_games(config, list(islice(stream, config.rollout.batch_size)), curriculum, step, seating)
-        played = rollout(games, seating)
+        games = deal_games(config, list(islice(stream, config.rollout.batch_size)), curriculum, step, seats)
+        played = rollout(games, seats)
         update(policy, curriculum, played, config)
         curriculum = curriculum.after([one.game for one in played])
         scores.append(score([one.game for one in played]))

@@ -11,8 +11,8 @@ from spy_env import Game, Stage
 from tests.trainers import tiny_world
 from trainers.cluster.coordinator import Assigned, Director
 from trainers.cluster.prompt_rows import Invitation, RunSettings
-from trainers.engines import Sampling
 from trainers.config import Algo, GameConfig
+from trainers.engines import Sampling
 from trainers.samples import Sample
 
 TOKENS = tiny_world.tokenizer()
