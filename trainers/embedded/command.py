@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> Config:
 
 
 def _model_folder(config: Config, display: Display) -> str:
-    """The model as a folder; a hub's is fetched whole and once, so that the run reads one revision throughout."""
+    """Return the model's folder. A hub's model is fetched whole and once, so that the run reads one revision throughout."""
     name = config.actor.model_name_or_path
     if name != SMALL_MODEL:
         return name if Path(name).is_dir() else _fetched(name)
@@ -124,7 +124,7 @@ def _fetched(hub_id: str) -> str:
 
 
 def _plan(config: Config) -> str:
-    """What would be done. The task and a local corpus are looked at.
+    """Describe the run. The task and a local corpus are checked.
 
     Raises:
         ValueError: one of them isn't there or can't be read.
