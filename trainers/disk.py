@@ -6,6 +6,7 @@ A folder is filled under a hidden name beside its place and moved there; ``mend`
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -122,6 +123,24 @@ def mend(folder: Path) -> None:
             hidden.rename(folder / name)
         elif what in (PARTIAL, REPLACED, REMOVED):
             shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
+
+
+def sha256(*files: Path) -> str:
+    """Return one SHA-256 over the bytes of all files."""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def weights_sha256(folder: Path) -> str:
+    """Return one SHA-256 over a model folder's *.safetensors files, in order of their names."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ValueError(f"no *.safetensors file in {folder}; name a transformers folder that holds weights")
+    return sha256(*files)
 
 
 def sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the games of a run say of its votes: diagnostics of the last games, votes against quality over time, what is warned of."""
+"""What a run's games show about its votes: diagnostics of the last games, votes against quality over time, warnings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spy_env.diagnostics.collusion import NAME as COLLUSION
 from spy_env.diagnostics.estimates import Estimate
 from trainers.inspection.runs import Run
 
-BINS = 5  # stretches of iterations that votes and quality are compared in
-FEWEST = 4  # games of a stretch
-MOST = 300  # games of a stretch that are looked at, evenly over it: a second or so each stretch
+# Our choices: as many stretches of iterations, of at least so many games, of which so many are looked at, spread evenly;
+# a stretch then takes about a second.
+STRETCHES, FEWEST, MOST = 5, 4, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Iterations that follow one another, and how votes went with each proxy of quality."""
+    """Consecutive iterations, and how votes went with each proxy of quality."""
 
     first: int
     last: int
@@ -28,8 +28,8 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A run's diagnosis. ``trouble`` says why there is none, or what it lacks."""
+class Verdict:
+    """A run's diagnosis; ``trouble`` holds reasons why it is missing or incomplete."""
 
     diagnosis: Diagnosis | None
     stretches: tuple[Stretch, ...]
@@ -38,29 +38,38 @@ class Judged:
 
     @property
     def warnings(self) -> dict[str, str]:
-        """What is to be warned of, by name."""
+        """Texts of warnings by name."""
         alarms = self.diagnosis.alarms if self.diagnosis else {}
         return alarms | ({COLLUSION: self.lead.text} if self.lead and self.lead.alarm else {})
 
+    @property
+    def probe_rows(self) -> list[list[str]]:
+        """The probes as a table: how often each finds the spy, beside chance and the run's detectors."""
+        rows = [["probe", "finds the spy", "chance", "p", "detectors"]]
+        for probe in self.diagnosis.findings if self.diagnosis else ():
+            numbers = (str(probe.found), f"{probe.chance:.3f}", f"{probe.p_value:.2g}", str(probe.detectors))
+            rows.append([probe.name, *numbers])
+        return rows
 
-def judge(run: Run, last: int, lead: Lead | None = None, trouble: Sequence[str] = ()) -> Judged:
-    """Look at a run's games: probes at the ``last`` ones, votes and quality at all."""
+
+def judge(run: Run, last: int, lead: Lead | None = None, trouble: Sequence[str] = ()) -> Verdict:
+    """Run the probes on the ``last`` games, and compare votes with quality on all games."""
     try:
         games = run.games_by_step
         if not games:
-            return Judged(None, (), lead, (*trouble, "no game that is over, so nothing is known of the votes"))
-        return Judged(diagnose([game for _, game in games][-last:]), _stretches(games), lead, tuple(trouble))
-    except ValueError as error:  # a task that isn't here, records of another version
-        return Judged(None, (), lead, (*trouble, f"its games can't be judged: {error}"))
+            return Verdict(None, (), lead, (*trouble, "no game that is over, so nothing is known of the votes"))
+        return Verdict(diagnose([game for _, game in games][-last:]), _stretches(games), lead, tuple(trouble))
+    except ValueError as error:  # a task that isn't installed, or records of another version
+        return Verdict(None, (), lead, (*trouble, f"its games can't be judged: {error}"))
 
 
 def _stretches(games: Sequence[tuple[int, Game]]) -> tuple[Stretch, ...]:
     steps = sorted({step for step, _ in games})
-    count = max(1, min(BINS, len(steps), len(games) // FEWEST))
-    cuts = [len(steps) * i // count for i in range(count + 1)]
-    found = []
-    for begin, end in pairwise(cuts):
-        own = [game for step, game in games if steps[begin] <= step <= steps[end - 1]]
-        own = own[:: -(-len(own) // MOST)]
-        found.append(Stretch(steps[begin], steps[end - 1], len(own), votes_and_proxies(own)))
-    return tuple(found)
+    count = max(1, min(STRETCHES, len(steps), len(games) // FEWEST))
+    stretches = []
+    for begin, end in pairwise(len(steps) * i // count for i in range(count + 1)):
+        first, last = steps[begin], steps[end - 1]
+        some = [game for step, game in games if first <= step <= last]
+        some = some[:: -(-len(some) // MOST)]
+        stretches.append(Stretch(first, last, len(some), votes_and_proxies(some)))
+    return tuple(stretches)
