@@ -22,9 +22,9 @@ from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.loop import Result, train
 from trainers.embedded.policy import NotFiniteError
-from trainers.first_run.downloads import SMALL_MODEL, small_model
 from trainers.rollout import GamesFailedError
 from trainers.settings import taken
+from trainers.small_model import place_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -79,10 +79,8 @@ def parse(arguments: Sequence[str]) -> Config:
 
 def _model_folder(config: Config, display: Display) -> str:
     """The model as a folder; a hub's is fetched whole and once, so that the run reads one revision throughout."""
-    name = config.actor.model_name_or_path
-    if name != SMALL_MODEL:
-        return name if Path(name).is_dir() else _fetched(name)
-    return str(small_model(display.say))
+    name = place_of(config.actor.model_name_or_path, display.say)
+    return name if Path(name).is_dir() else _fetched(name)
 
 
 def _fetched(hub_id: str) -> str:
