@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spy_env.ballot import printable
 from trainers.disk import write_whole
-from trainers.inspection.diagnosis import Verdict, judge
+from trainers.inspection.diagnosis import PROBED, Verdict, judge
 from trainers.inspection.figures import aligned, rows_of, show
 from trainers.inspection.page import page
 from trainers.inspection.runs import Run, read_runs
@@ -69,12 +69,11 @@ def _lines(run: Run, verdict: Verdict) -> list[str]:
     """Return the lines about one run, warnings first."""
     lines = [f"{run.name}:", *(f"  WARNING {name}: {text}" for name, text in verdict.warnings.items())]
     lines += [f"  note: {note}" for note in (*run.notes, *verdict.trouble)]
-    if diagnosis := verdict.diagnosis:
-        lines.append(f"  last {diagnosis.games} games, the first quarter to teach the probes; 95 % intervals")
-        lines += [f"  {line}" for line in aligned(verdict.probe_rows).splitlines()]
-        lines += [f"  spy minus civilians, {name}: {gap.difference}" for name, gap in diagnosis.gaps.items()]
-        lines.append(f"  near-duplicates among civilians: {diagnosis.near_duplicates}")
+    if verdict.diagnosis:
+        lines.append(f"  last {verdict.diagnosis.games} games, {PROBED}; 95 % intervals")
+    lines += [f"  {line}" for table in verdict.tables for line in aligned(table).splitlines()]
+    lines += [f"  {text}" for text in verdict.texts]
     for stretch in verdict.stretches:
         votes = "; ".join(f"{name} {estimate}" for name, estimate in stretch.votes.items()) or "too few to compare"
         lines.append(f"  votes and quality, iterations {stretch.first} to {stretch.last}: {votes}")
-    return [*lines, *([f"  {verdict.lead.text}"] if verdict.lead else [])]
+    return lines

@@ -15,6 +15,7 @@ from trainers.inspection.runs import Run
 # Our choices: as many stretches of iterations, of at least so many games, of which so many are looked at, spread evenly;
 # a stretch then takes about a second.
 STRETCHES, FEWEST, MOST = 5, 4, 300
+PROBED = "the first quarter to teach the probes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,31 @@ class Verdict:
         return alarms | ({COLLUSION: self.lead.text} if self.lead and self.lead.alarm else {})
 
     @property
-    def probe_rows(self) -> list[list[str]]:
-        """The probes as a table: how often each finds the spy, beside chance and the run's detectors."""
-        rows = [["probe", "finds the spy", "chance", "p", "detectors"]]
-        for probe in self.diagnosis.findings if self.diagnosis else ():
+    def tables(self) -> list[list[list[str]]]:
+        """Tables with a heading: how often each probe finds the spy, and in what spies' texts differ; none without a diagnosis."""
+        if self.diagnosis is None:
+            return []
+        probes = [["probe", "finds the spy", "chance", "p", "detectors"]]
+        for probe in self.diagnosis.findings:
             numbers = (str(probe.found), f"{probe.chance:.3f}", f"{probe.p_value:.2g}", str(probe.detectors))
-            rows.append([probe.name, *numbers])
-        return rows
+            probes.append([probe.name, *numbers])
+        gaps = [["spy against civilians", "spy", "civilians", "difference"]]
+        for measure, gap in self.diagnosis.gaps.items():
+            gaps.append([measure, *map(_cell, (gap.spy, gap.civilians, gap.difference))])
+        return [probes, gaps]
+
+    @property
+    def texts(self) -> list[str]:
+        """The other figures, a sentence each."""
+        texts = [self.lead.text] if self.lead else []
+        if self.diagnosis:
+            alike, diversity = self.diagnosis.near_duplicates, _cell(self.diagnosis.diversity)
+            texts.append(f"near-duplicates among civilians: {alike}; distinct-2 of a game: {diversity}")
+        return texts
+
+
+def _cell(estimate: Estimate) -> str:
+    return str(estimate) if estimate.n > 1 else f"{estimate.value:.3f}"
 
 
 def judge(run: Run, last: int, lead: Lead | None = None, trouble: Sequence[str] = ()) -> Verdict:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil, floor, log10
 
-from spy_env.diagnostics.estimates import Estimate
-from trainers.inspection.diagnosis import Verdict
+from trainers.inspection.diagnosis import PROBED, Verdict
 from trainers.inspection.figures import FIGURES, MISSING, Figure, rows_of
 from trainers.inspection.runs import Run
 from trainers.inspection.seeds import TITLE, seed_groups, seed_rows
@@ -153,15 +152,12 @@ def stage_bands(rows: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> str:
     return _svg("Trained stage by iteration", foot + 20, parts)
 
 
-def _stretches(stages: Sequence[tuple[int, str]]) -> list[tuple[int, int, str]]:
-    """Return (first iteration, last iteration, stage) of consecutive iterations that trained one stage."""
-    stretches: list[tuple[int, int, str]] = []
-    for step, stage in stages:
-        if stretches and stretches[-1][1:] == (step - 1, stage):
-            stretches[-1] = (stretches[-1][0], step, stage)
-        else:
-            stretches.append((step, step, stage))
-    return stretches
+def _stretches(stages: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int, str]]:
+    """Yield (first iteration, last iteration, stage) of consecutive iterations that trained one stage."""
+    # Within a stretch, an iteration minus its place in the list stays the same.
+    for (stage, _), some in groupby(enumerate(stages), lambda item: (item[1][1], item[1][0] - item[0])):
+        steps = [step for _, (step, _) in some]
+        yield steps[0], steps[-1], stage
 
 
 def _element(kind: str, look: str, title: str) -> str:
@@ -285,31 +281,19 @@ def _votes(runs: Sequence[Run], verdicts: Mapping[str, Verdict]) -> list[str]:
 
 
 def _games(name: str, verdict: Verdict) -> str:
-    diagnosis = verdict.diagnosis
-    if diagnosis is None:
-        trouble = escape("; ".join(verdict.trouble))
-        return f'<div class="card"><h3>{escape(name)}</h3><p class="soft">{trouble}</p></div>'
-    head = f"{name}, the last {diagnosis.games} games, the first quarter to teach the probes"
-    gaps = [["spy against civilians", "spy", "civilians", "difference"]]
-    for measure, gap in diagnosis.gaps.items():
-        gaps.append([measure, *map(_cell, (gap.spy, gap.civilians, gap.difference))])
-    alike = f"near-duplicates among civilians: {diagnosis.near_duplicates}; distinct-2 of a game: {_cell(diagnosis.diversity)}"
-    texts = [alike, *([verdict.lead.text] if verdict.lead else [])]
-    tables = _table(verdict.probe_rows, diagnosis.alarms) + _table(gaps)
-    return (
-        f'<div class="card"><h3>{escape(head)}</h3>{tables}{"".join(f"<p>{escape(text)}</p>" for text in texts)}</div>'
-    )
+    head, alarms, texts = name, {}, [f'<p class="soft">{escape(text)}</p>' for text in verdict.trouble]
+    if verdict.diagnosis:
+        head = f"{name}, the last {verdict.diagnosis.games} games, {PROBED}"
+        alarms, texts = verdict.diagnosis.alarms, [f"<p>{escape(text)}</p>" for text in verdict.texts]
+    tables = (_table(table, alarms) for table in verdict.tables)
+    return f'<div class="card"><h3>{escape(head)}</h3>{"".join([*tables, *texts])}</div>'
 
 
-def _cell(estimate: Estimate) -> str:
-    return str(estimate) if estimate.n > 1 else f"{estimate.value:.3f}"
-
-
-def _table(rows: Sequence[Sequence[str]], alarms: Mapping[str, str] | None = None) -> str:
+def _table(rows: Sequence[Sequence[str]], alarms: Collection[str] = ()) -> str:
     """Return a table with a heading; rows named in ``alarms`` stand out."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
     body = ""
     for row in rows[1:]:
-        look = ' class="alarm"' if row[0] in (alarms or ()) else ""
+        look = ' class="alarm"' if row[0] in alarms else ""
         body += f"<tr{look}>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
