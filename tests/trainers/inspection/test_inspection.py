@@ -178,7 +178,7 @@ def test_a_run_without_games_or_config_has_its_metrics(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "note"), [('{"a": 1}', "is no run's config"), ('{"config', "can't be read"), ("[]", "is no")]
+    ("text", "note"), [('{"a": 1}', "of a run"), ('{"config', "can't be read"), ("[]", "of a run")]
 )
 def test_a_config_that_is_none_is_told(capsys, tmp_path, text, note):
     folder = make_run(tmp_path / "run", steps=2)
