@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from spy_env.diagnostics.estimates import average
@@ -15,31 +15,28 @@ TITLE = "means over seeds, of last iterations and of held-out games, with Studen
 PLACES = ("train.seed", "ckpt.output_dir", "ckpt.load_enable")  # may differ within a group, and so may logger.*
 
 
-@dataclass(frozen=True, slots=True)
-class SeedGroup:
-    """Runs of the same settings by seed, named by the settings in which the groups differ."""
-
-    name: str
-    runs: Mapping[int, Run]
+Groups = Mapping[str, Mapping[int, Run]]  # runs of the same settings by seed, under a name
 
 
-def seed_groups(runs: Sequence[Run]) -> list[SeedGroup]:
-    """Return the groups with at least two seeds. Of runs with equal settings and seeds the first one counts."""
+def seed_groups(runs: Sequence[Run]) -> Groups:
+    """Group runs, and name each group with at least two seeds by the settings in which the groups differ.
+
+    Runs without a seed are left out; of runs with equal settings and seeds the first one counts.
+    """
     groups: dict[str, dict[int, Run]] = {}
     for run in runs:
-        settings = run.settings
-        if isinstance(seed := settings.get("train.seed"), int):
-            groups.setdefault(json.dumps(_compared(run), sort_keys=True), {}).setdefault(seed, run)
-    settings_of = [_compared(next(iter(group.values()))) for group in groups.values()]
-    flags = [flag for flag in _union(settings_of) if len({json.dumps(one.get(flag)) for one in settings_of}) > 1]
-    names = [", ".join(f"{flag} {one[flag]}" for flag in flags if flag in one) or "all runs" for one in settings_of]
-    return [SeedGroup(name, group) for name, group in zip(names, groups.values(), strict=True) if len(group) > 1]
+        if isinstance(seed := run.settings.get("train.seed"), int):
+            groups.setdefault(json.dumps(_compared(run)), {}).setdefault(seed, run)
+    rows = [json.loads(key) for key in groups]
+    flags = [flag for flag in _union(rows) if len({json.dumps(row.get(flag)) for row in rows}) > 1]
+    names = (", ".join(f"{flag} {row[flag]}" for flag in flags if flag in row) for row in rows)
+    return {name or "all runs": group for name, group in zip(names, groups.values(), strict=True) if len(group) > 1}
 
 
 def _compared(run: Run) -> dict[str, Any]:
     """Return what runs of a group have in common: trainer, first weights, and all settings but ``PLACES``."""
     facts = {"trainer": run.config.get("trainer", "embedded"), "weights": run.config.get("weights_sha256", "")[:8]}
-    flags = run.settings.items()
+    flags = sorted(run.settings.items())
     return facts | {flag: value for flag, value in flags if flag not in PLACES and not flag.startswith("logger.")}
 
 
@@ -47,22 +44,21 @@ def _union(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def seed_rows(groups: Sequence[SeedGroup]) -> list[list[str]]:
-    """Return a heading, and a row per metric with a column per group; ``(n 2)`` marks a mean over fewer seeds than there are."""
-    runs = [run for group in groups for run in group.runs.values()]
-    rows = [["", *(group.name for group in groups)]]
-    rows.append(["seeds", *(", ".join(map(str, sorted(group.runs))) for group in groups)])
-    rows.append(["iterations", *(", ".join(dict.fromkeys(map(iterations, group.runs.values()))) for group in groups)])
+def seed_rows(groups: Groups) -> list[list[str]]:
+    """Return a heading, and a row per quantity with a column per group; ``(n 2)`` marks a mean over fewer than all seeds."""
+    columns = [list(group.values()) for group in groups.values()]
+    runs = [run for column in columns for run in column]
+    rows = [["", *groups], ["seeds", *(", ".join(map(str, sorted(group))) for group in groups.values())]]
+    rows.append(["iterations", *(", ".join(dict.fromkeys(map(iterations, column))) for column in columns)])
     for figure in FIGURES:
         for label, metric in figure.metrics_of(runs).items():
             if not metric.startswith("eval/"):
-                values = [[ends(run, metric)[-1:] for run in group.runs.values()] for group in groups]
-                rows.append([f"{figure.title}: {label}", *map(_mean, values)])
-    for name in _union([row for run in runs for row in run.evaluations]):
-        for when in ("before", "after"):
-            values = [[_held_out(run, name, when) for run in group.runs.values()] for group in groups]
-            if name != "step" and any(map(any, values)):
-                rows.append([f"Held-out games: {name}, {when}", *map(_mean, values)])
+                means = [_mean([ends(run, metric)[-1:] for run in column]) for column in columns]
+                rows.append([f"{figure.title}: {label}", *means])
+    for name, when in product(_union([row for run in runs for row in run.evaluations]), ("before", "after")):
+        means = [_mean([_held_out(run, name, when) for run in column]) for column in columns]
+        if name != "step" and set(means) != {MISSING}:
+            rows.append([f"Held-out games: {name}, {when}", *means])
     return rows
 
 

@@ -61,10 +61,10 @@ def test_groups_are_named_by_the_settings_in_which_they_differ(tmp_path):
     eight = [make_run(tmp_path / f"eight{seed}", seed, game={"players": 8, "rae": False}) for seed in (0, 2)]
     alone = make_run(tmp_path / "alone", 0, game={"rae": False})
     groups = groups_of(*four, alone, *eight)
-    assert [group.name for group in groups] == ["game.players 4, game.rae True", "game.players 8, game.rae False"]
-    assert [list(group.runs) for group in groups] == [[0, 1], [0, 2]]
+    assert list(groups) == ["game.players 4, game.rae True", "game.players 8, game.rae False"]
+    assert [list(group) for group in groups.values()] == [[0, 1], [0, 2]]
     assert by_name(groups)["seeds"] == ["0, 1", "0, 2"]
-    assert [group.name for group in groups_of(*four)] == ["all runs"]
+    assert list(groups_of(*four)) == ["all runs"]
 
 
 @pytest.mark.parametrize(
@@ -78,19 +78,19 @@ def test_groups_are_named_by_the_settings_in_which_they_differ(tmp_path):
     ],
 )
 def test_runs_that_differ_in_more_than_seed_and_places_are_no_group(tmp_path, other):
-    assert groups_of(make_run(tmp_path / "a", 0), make_run(tmp_path / "b", 1, **other)) == []
+    assert groups_of(make_run(tmp_path / "a", 0), make_run(tmp_path / "b", 1, **other)) == {}
     resumed = make_run(tmp_path / "c", 1, ckpt={"load_enable": True}, logger={"wandb": {"run_name": "mine"}})
     assert len(groups_of(tmp_path / "a", resumed)) == 1
 
 
 def test_a_seed_counts_once_and_a_run_that_names_none_not_at_all(tmp_path):
     folders = [make_run(tmp_path / f"r{i}", seed, [{"kl": float(i)}]) for i, seed in enumerate((0, 1, 1, None))]
-    (group,) = groups_of(*folders)
-    assert [run.folder.name for run in group.runs.values()] == ["r0", "r1"]
-    assert by_name([group])["KL to the model before training: KL"] == ["0.500 [-5.853, 6.853]"]  # 12.706 x 0.5
-    assert groups_of(folders[1], folders[2]) == []
+    groups = groups_of(*folders)
+    assert [run.folder.name for run in groups["all runs"].values()] == ["r0", "r1"]
+    assert by_name(groups)["KL to the model before training: KL"] == ["0.500 [-5.853, 6.853]"]  # 12.706 x 0.5
+    assert groups_of(folders[1], folders[2]) == {}
     (folders[0] / "config.json").unlink()
-    assert groups_of(*folders) == []
+    assert groups_of(*folders) == {}
 
 
 def test_a_metric_that_some_runs_lack_says_over_how_many_it_is(tmp_path):
@@ -109,8 +109,8 @@ def test_held_out_games_count_before_and_after_training(tmp_path):
         folder = make_run(tmp_path / f"s{seed}", seed, [{"kl": 1.0}] * 4)
         for point, said in {"before": before, "after": after}.items():
             write_games(folder / "games" / f"eval_{point}.jsonl", [voted(said)])
-    (group,) = groups_of(tmp_path / "s0", tmp_path / "s1")
-    rows = by_name([group])
+    groups = groups_of(tmp_path / "s0", tmp_path / "s1")
+    rows = by_name(groups)
     assert rows["Held-out games: detection accuracy, before"] == ["0.500 [-1.618, 2.618]"]  # 12.706 x (1/3) / 2
     assert rows["Held-out games: detection accuracy, after"] == ["0.833 [-1.284, 2.951]"]
     assert not any(name.startswith(("Held-out games: step", "Held-out games: detection accuracy: ")) for name in rows)
