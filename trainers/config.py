@@ -17,8 +17,8 @@ from spy_env.ranges import check_ranges, choice, ranged
 from spy_env.seats import ROLES
 from trainers.curriculum import Curriculum, Schedule
 from trainers.engines import Sampling
+from trainers.small_model import SMALL_MODEL
 
-SMALL_MODEL = "smollm2-135m"  # the first run's, fetched where it is named
 LOWEST_IN_VLLM = 0.01  # vLLM samples at this temperature where it is told a lower one
 
 

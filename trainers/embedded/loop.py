@@ -17,7 +17,7 @@ from spy_env.seats import ROLES
 from trainers.config import Config
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.disk import new_folder
+from trainers.disk import new_folder, weights_sha256
 from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
@@ -28,11 +28,11 @@ from trainers.embedded.opponents import Batch, EarlierWeights, Opponents
 from trainers.embedded.policy import Policy, policy_of
 from trainers.engines import Engine
 from trainers.engines.vllm_terms import installed_versions
-from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, SeatPolicies, rollout
 from trainers.samples import samples_of
+from trainers.small_model import hub_name
 
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not
@@ -314,7 +314,7 @@ def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
     names = ("spy-env", "torch", "transformers", "peft")
     folder = Path(model_folder)
     return {
-        "base_model": HUB_MODEL if config.actor.model_name_or_path == SMALL_MODEL else config.actor.model_name_or_path,
+        "base_model": hub_name(config.actor.model_name_or_path),
         "weights_sha256": weights_sha256(folder) if folder.is_dir() else "",
         "model_folder": str(folder),
         "device": str(policy.device),

@@ -11,13 +11,13 @@ from pathlib import Path
 import tyro
 
 from trainers.corpus import check_source
-from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, cache_dir, small_model
 from trainers.openrlhf.config import Config
 from trainers.openrlhf.flags import Passed, check_beside, check_passed, passed_flags, without_settings_of_spyrl_train
 from trainers.openrlhf.job import TRAINER, Job
 from trainers.openrlhf.launch import command_here, command_of_job, flags_of, openrlhf_arguments, shown
 from trainers.openrlhf.versions import check_versions
 from trainers.settings import from_dict, read_settings, taken
+from trainers.small_model import SMALL_MODEL, hub_name, place_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -105,10 +105,12 @@ def model_of(config: Config, fetch: bool) -> str:
     if name == SMALL_MODEL:
         if config.ray.address is not None:
             raise ValueError(
-                f"--actor.model_name_or_path is {name!r}, which is kept on this machine; give {HUB_MODEL}, or a folder that "
+                f"--actor.model_name_or_path is {name!r}, which is kept on this machine; give {hub_name(name)}, or a folder that "
                 "every node sees"
             )
-        return str(small_model()) if fetch else str(cache_dir() / HUB_MODEL.rpartition("/")[2])
+        from trainers.first_run.downloads import small_folder
+
+        return place_of(name) if fetch else str(small_folder())
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 

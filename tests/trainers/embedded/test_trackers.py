@@ -16,10 +16,10 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="the policy imports it")
 
 from tests.trainers import tiny_runs, tiny_world
+from trainers.config import Config
 from trainers.disk import read_log
 from trainers.embedded import trackers
 from trainers.embedded.display import Display
-from trainers.config import Config
 from trainers.settings import from_dict
 
 KEY = "0123456789abcdef" * 2 + "01234567"
