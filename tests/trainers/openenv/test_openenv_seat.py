@@ -17,8 +17,7 @@ from spy_env.seat_view import SeatEnv
 from trainers.engines import Failed, Reply, Sampling
 from trainers.engines.players import RandomEngine, ScriptedEngine
 from trainers.openenv.command import main
-from trainers.openenv.offer import MAX_SEATS, Offer, check_text, deal_wish, read_wish
-from trainers.openenv.seat_game import OneAtATime, OpponentsFailedError
+from trainers.openenv.offer import MAX_SEATS, Offer, OneAtATime, OpponentsFailedError, check_text
 
 DOCUMENTS = list(shipped_documents(load_task("summarization")))
 OFFER = Offer(
@@ -40,7 +39,7 @@ SEATS = [
 
 
 def dealt(seed=0, offer=OFFER, **options):
-    return deal_wish(read_wish(options, offer), offer, Random(seed))
+    return offer.deal(options, Random(seed))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -71,11 +70,13 @@ def test_chance_of_a_game_comes_from_its_seed_alone():
 
 
 def test_opponents_are_named_by_seat_by_role_or_for_all():
-    seating = read_wish({"opponents": {"spy": "random", "player_2": "scripted"}}, OFFER).seating
-    game = dealt(1).game
-    assert type(seating.engine_of(game, game.spy)) is RandomEngine or game.spy == "player_2"
-    assert read_wish({"opponents": "random"}, OFFER).seating.engine is OFFER.opponents["random"]
-    assert read_wish({}, OFFER).seating.engine is OFFER.opponents["scripted"]
+    session = dealt(1, opponents={"spy": "random", "player_2": "scripted"})
+    seating, game = session.seating, session.game
+    assert game.spy != "player_2"
+    assert seating.engine_of(game, game.spy) is OFFER.opponents["random"]
+    assert seating.engine_of(game, "player_2") is OFFER.opponents["scripted"]
+    assert dealt(opponents="random").seating.engine is OFFER.opponents["random"]
+    assert dealt().seating.engine is OFFER.opponents["scripted"]
 
 
 def test_a_document_of_the_clients_is_played():
@@ -87,13 +88,13 @@ def test_a_document_of_the_clients_is_played():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"task": "math_reasoning"}, "no task 'math_reasoning' is offered; choose one of"),
-        ({"task": "/tmp/evil.py"}, "is offered"),
-        ({"task": ["summarization"]}, "is offered"),
-        ({"opponents": "endpoint:http://elsewhere#m"}, "is offered"),
-        ({"opponents": {"player_2": {}}}, "is offered"),
+        ({"task": "math_reasoning"}, "no task 'math_reasoning' here; choose one of"),
+        ({"task": "/tmp/evil.py"}, "here; choose one of"),
+        ({"task": ["summarization"]}, "here; choose one of"),
+        ({"opponents": "endpoint:http://elsewhere#m"}, "here; choose one of"),
+        ({"opponents": {"player_2": {}}}, "here; choose one of"),
         ({"opponents": {"player_9": "scripted"}}, "name seats"),
-        ({"opponents": 7}, "is offered"),
+        ({"opponents": 7}, "here; choose one of"),
         ({"seat": "referee_1"}, "no seat 'referee_1'"),
         ({"seat": {"a": 1}}, "no seat"),
         ({"rules": {"players": 2}}, "at least 3"),
@@ -212,15 +213,15 @@ class Counting:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--max_sessions", "0"], "must be at least 1"),
-        (["--session_timeout", "nan"], "give seconds above 0"),
-        (["--timeout", "0"], "--timeout is 0.0; give seconds above 0"),
+        (["--max_sessions", "0"], "give a number from 1 to 100000"),
+        (["--session_timeout", "nan"], "--session_timeout is nan; give a number from 0.01"),
+        (["--timeout", "0"], "--timeout is 0.0; give a number from 0.01"),
         (["--max_new_tokens", "0"], "max_new_tokens is 0"),
         (["--temperature", "nan"], "temperature is nan"),
         (["--opponent", "human"], "no player 'human'"),
         (["--task", "poem"], "no task named 'poem'"),
         (["--documents", "/nowhere.jsonl"], "nowhere"),
-        (["--port", "99999"], "give one from 0 to 65535"),
+        (["--port", "99999"], "give a number from 0 to 65535"),
     ],
 )
 def test_wrong_flags_are_refused_in_a_line(flags, said):
@@ -237,5 +238,5 @@ def test_a_dry_run_says_what_would_be_served(capsys):
 def test_a_server_without_openenv_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "openenv", None)
     monkeypatch.delitem(sys.modules, "trainers.openenv.server", raising=False)
-    with pytest.raises(ValueError, match=r"spy-env\[openenv\]"):
+    with pytest.raises(ValueError, match=r"pip install -e '.\[openenv\]'"):
         main(["--port", "0"])
