@@ -21,7 +21,7 @@ from trainers.samples import ROLES
 from trainers.settings import from_dict
 
 MAX_SEATS = 100  # players or referees of a game that a client may ask for; our choice, far above any published one
-MAX_ID = 255  # characters of a client's names for documents and episodes, as in OpenEnv's own messages
+MAX_ID = 255  # characters of a client's name for its document, as OpenEnv allows for an episode's
 OPTIONS = ("task", "seat", "rules", "document", "opponents")
 
 

@@ -20,11 +20,19 @@ import uvicorn
 from fastapi import FastAPI
 from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, ServerMode, State, WSErrorCode
+from openenv.core.env_server.types import (
+    Action,
+    EnvironmentMetadata,
+    Observation,
+    ResetRequest,
+    ServerMode,
+    State,
+    WSErrorCode,
+)
 from pydantic import Field
 
 from spy_env import Stage, __version__, to_json
-from trainers.openenv.offer import MAX_ID, Offer, SeatGame, check_text
+from trainers.openenv.offer import Offer, SeatGame, check_text
 
 ROUTES = ("/ws", "/health", "/metadata", "/schema", "/openapi.json")
 GRACE_S = 5  # seconds for steps in progress when the server stops; our choice
@@ -71,16 +79,15 @@ class SpyEnvironment(Environment[SpyAction, SpyObservation, State]):
         """Deal a game; without a seed, the next one of this session's stream. ``Offer.deal`` reads the options.
 
         Raises:
-            ValueError: an argument is wrong or isn't offered.
+            ValueError: an argument is wrong or isn't offered (pydantic's error, a kind of it, for the first two).
             OpponentsFailedError: another seat gave no reply.
         """
-        if seed is not None and type(seed) is not int:
-            raise ValueError(f"seed is {type(seed).__name__}; give a whole number")
-        name = check_text("episode_id", str(uuid4()) if episode_id is None else episode_id, MAX_ID)
-        chance = self._chance if seed is None else Random(seed)
+        request = ResetRequest(seed=seed, episode_id=episode_id)
+        chance = self._chance if request.seed is None else Random(request.seed)
         session = self._offer.deal(options, chance)
         game = session.game
         self._session, self._chance = session, chance
+        name = request.episode_id or str(uuid4())
         self._state = State(episode_id=name, task=game.task, seat=session.seat, players=game.rules.players)
         return self._observation(session)
 
@@ -131,7 +138,7 @@ class SpyEnvironment(Environment[SpyAction, SpyObservation, State]):
 
 
 class _Connection:
-    """A session's two directions. Once it has ended, the application reads that the client has left, and sends nothing."""
+    """A session's two directions. After its end the application reads that the client has left, and sends nothing."""
 
     def __init__(self, receive: Receive, send: Send, idle_s: float) -> None:
         self._receive, self._send, self._idle_s = receive, send, idle_s
@@ -171,7 +178,7 @@ class _Connection:
 
 
 def read_message(text: str) -> str:
-    """Return a message that the application can read: a JSON object, a lone surrogate (no answer can repeat it) as ``?``.
+    """Return a JSON object as the application can read it: with ``?`` for a lone surrogate, which no answer can repeat.
 
     Raises:
         ValueError: the message is something else.
@@ -231,13 +238,9 @@ class Server(uvicorn.Server):
 def serve(offer: Offer, listening: socket, max_sessions: int, idle_s: float) -> None:
     """Serve OpenEnv's application for sessions of ``SpyEnvironment`` until SIGINT or SIGTERM."""
     app = FastAPI(title="spy_env")
-    environments = HTTPEnvServer(
-        lambda: SpyEnvironment(offer), SpyAction, SpyObservation, max_sessions, env_name="spy_env"
-    )
+    environments = HTTPEnvServer(lambda: SpyEnvironment(offer), SpyAction, SpyObservation, max_sessions)
     environments.register_routes(app, ServerMode.PRODUCTION)
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in ROUTES]
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(
-            number, lambda *_: None
-        )  # uvicorn raises it again when it has stopped, which isn't a failure here
+        signal.signal(number, lambda *_: None)  # uvicorn raises it again after it has stopped; then it is no failure
     Server(app, idle_s, offer.max_text).run(sockets=[listening])
