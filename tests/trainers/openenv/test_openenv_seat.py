@@ -46,15 +46,15 @@ def dealt(seed=0, offer=OFFER, **options):
 @pytest.mark.parametrize(("voters", "seat"), SEATS)
 def test_a_session_is_the_same_game_as_the_seat_view(voters, seat, seed):
     door = SeatEnv(seat, documents=DOCUMENTS, rules=Rules(voters=voters))
-    told, _ = door.reset(seed=seed)
+    view, _ = door.reset(seed=seed)
     session, over = dealt(seed, seat=seat, rules={"voters": voters}), False
-    said = ["Summary: something short about it.", r"I think \boxed{2}"]
+    replies = ["Summary: something short about it.", r"I think \boxed{2}"]
     if seat.startswith("referee"):
-        said = said[1:]
+        replies = replies[1:]
     while not over:
-        assert session.prompt == told["prompt"]
-        reply = said.pop(0)
-        told, reward, over, _, _ = door.step(reply)
+        assert session.prompt == view["prompt"]
+        reply = replies.pop(0)
+        view, reward, over, _, _ = door.step(reply)
         session = session.replied(reply)
         assert (session.game.stage is Stage.OVER) == over
     earned = session.game.rewards(OFFER.rewards)
@@ -86,7 +86,7 @@ def test_a_document_of_the_clients_is_played():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"task": "math_reasoning"}, "no task 'math_reasoning' here; choose one of"),
         ({"task": "/tmp/evil.py"}, "here; choose one of"),
@@ -113,8 +113,8 @@ def test_a_document_of_the_clients_is_played():
         ({"speed": 1, "x" * 5000: 2}, "no options"),
     ],
 )
-def test_what_cannot_be_had_is_an_error_of_a_readable_size(options, said):
-    with pytest.raises(ValueError, match=said) as raised:
+def test_what_cannot_be_had_is_an_error_of_a_readable_size(options, message):
+    with pytest.raises(ValueError, match=message) as raised:
         dealt(**options)
     assert len(str(raised.value)) < 1000
 
@@ -157,11 +157,11 @@ def test_a_game_that_is_over_takes_no_reply():
         over.replied("z")
 
 
-def test_a_seat_is_told_nothing_that_depends_on_who_else_is_the_spy():
+def test_a_seats_prompt_holds_nothing_that_depends_on_who_else_is_the_spy():
     games = [dealt(seed, document=" ".join(f"word{i}" for i in range(50))) for seed in range(12)]
-    told = {session.prompt for session in games if session.game.spy != session.seat}
-    assert len(told) == 1
-    assert "hidden" not in json.dumps(list(told))
+    prompts = {session.prompt for session in games if session.game.spy != session.seat}
+    assert len(prompts) == 1
+    assert "hidden" not in json.dumps(list(prompts))
 
 
 class Overlapping:
@@ -211,7 +211,7 @@ class Counting:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--max_sessions", "0"], "give a number from 1 to 100000"),
         (["--session_timeout", "nan"], "--session_timeout is nan; give a number from 0.01"),
@@ -224,15 +224,15 @@ class Counting:
         (["--port", "99999"], "give a number from 0 to 65535"),
     ],
 )
-def test_wrong_flags_are_refused_in_a_line(flags, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_flags_are_refused_in_a_line(flags, message):
+    with pytest.raises(ValueError, match=message):
         main([*flags, "--dry-run"])
 
 
 def test_a_dry_run_says_what_would_be_served(capsys):
     main(["--task", "summarization", "creative_writing", "--opponent", "random", "--dry-run"])
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["summarization: 48 documents", "creative_writing: 48 documents", "opponents: random"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["summarization: 48 documents", "creative_writing: 48 documents", "opponents: random"]
 
 
 def test_a_server_without_openenv_names_the_extra(monkeypatch):

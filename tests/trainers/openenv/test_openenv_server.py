@@ -84,7 +84,7 @@ def play(url, seed, **options):
         return result
 
 
-def test_a_session_plays_to_the_end_and_is_told_its_parts_and_the_record(url):
+def test_a_session_plays_to_the_end_and_gets_its_rewards_and_the_record(url):
     with GenericEnvClient(url).sync() as seat:
         result = seat.reset(seed=3, seat="player_2", rules={"players": 4}, task="creative_writing", episode_id="mine")
         assert "Who is the spy" in result.observation["prompt"]
@@ -152,9 +152,9 @@ BAD = [
 def test_bad_messages_are_answered_and_the_game_goes_on(url):
     with line(url) as session:
         asked(session, {"type": "reset", "data": {"seed": 1}})
-        for message, said in BAD:
+        for message, error in BAD:
             answer = asked(session, message)
-            assert said is None or (answer["type"] == "error" and said in answer["data"]["message"]), answer
+            assert error is None or (answer["type"] == "error" and error in answer["data"]["message"]), answer
         assert asked(session, {"type": "step", "data": {"text": "Summary: \ud800 x"}})["data"]["done"] is False
         assert asked(session, {"type": "step", "data": {"text": "\\boxed{1}"}})["data"]["done"] is True
         assert "over; reset deals" in asked(session, {"type": "step", "data": {"text": "x"}})["data"]["message"]
@@ -212,7 +212,7 @@ def test_what_means_nothing_here_is_not_routed(url, path):
         urllib.request.urlopen(request, timeout=10)
 
 
-def test_health_and_schema_are_told(url):
+def test_health_and_schema_are_served(url):
     assert json.load(urllib.request.urlopen(url + "/health", timeout=10))["status"] == "healthy"
     assert json.load(urllib.request.urlopen(url + "/metadata", timeout=10))["name"] == "spy_env"
     schema = json.load(urllib.request.urlopen(url + "/schema", timeout=10))
@@ -232,10 +232,10 @@ def test_the_example_of_the_readme_plays(url):
 
 def test_a_session_that_says_nothing_is_ended_and_its_place_is_free():
     with server("--session_timeout", "1", "--max_sessions", "1") as (url, _, _), line(url) as session:
-        begun = time.monotonic()
+        start = time.monotonic()
         asked(session, {"type": "reset"})
         assert "nothing came for 1 s" in json.loads(session.recv(timeout=10))["data"]["message"]
-        assert 0.9 < time.monotonic() - begun < 5
+        assert 0.9 < time.monotonic() - start < 5
         with pytest.raises(ConnectionClosed, match="1008"):
             session.recv(timeout=10)
         assert play(url, 1).done
@@ -247,10 +247,10 @@ def test_a_signal_tells_the_sessions_and_ends_with_success(number):
         asked(session, {"type": "reset", "data": {"seed": 1}})
         asked(other, {"type": "state"})
         process.send_signal(number)
-        for told in (session, other):
-            assert "the server is stopping" in json.loads(told.recv(timeout=10))["data"]["message"]
+        for client in (session, other):
+            assert "the server is stopping" in json.loads(client.recv(timeout=10))["data"]["message"]
             with pytest.raises(ConnectionClosed, match="1001"):
-                told.recv(timeout=10)
+                client.recv(timeout=10)
         assert process.wait(15) == 0
         assert lines.get(timeout=5) == "stopped\n"
 
@@ -267,7 +267,7 @@ def test_clients_that_hang_up_while_their_game_is_played_leave_no_traceback_and_
         assert lines.get(timeout=5) == "stopped\n"
 
 
-def test_a_step_in_flight_is_told_and_does_not_hold_the_server_up():
+def test_a_session_whose_step_is_in_flight_is_told_and_does_not_hold_the_server_up():
     from tests.chat_server import Endpoint, says
 
     endpoint = Endpoint(lambda prompt, times: says("Summary: slow", after=60))
