@@ -69,7 +69,7 @@ class SeatGame:
         while game.stage is not Stage.OVER and self.seat not in game.waiting:
             game = _after_stage(game, self.seating)
         if game.stage is Stage.DETECTION:
-            game = fit_votes(game, self.seating.room)  # so that this seat's prompt is as long as the other voters'
+            game = fit_votes(game, self.seating.budget)  # so that this seat's prompt is as long as the other voters'
         return replace(self, game=game)
 
 
@@ -113,7 +113,7 @@ class Offer:
         seating = self._seating(options.get("opponents"), seats)
         seed = f"{chance.getrandbits(64):016x}"
         document = given_document or chance.choice(self.documents[task])
-        return SeatGame(deal_to_fit(document, task, rules, seed, None, seating.room), seat, seating).at_turn()
+        return SeatGame(deal_to_fit(document, task, rules, seed, None, seating.budget), seat, seating).at_turn()
 
     def _rules(self, changes: Any) -> Rules:
         if changes is None:
