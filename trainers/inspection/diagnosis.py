@@ -1,4 +1,4 @@
-"""What a run's games show about its votes: diagnostics of the last games, votes against quality over time, warnings."""
+"""The votes of a run, judged by its games: diagnostics of the last ones, votes against quality over time, warnings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def tables(self) -> list[list[list[str]]]:
-        """Tables with a heading: how often each probe finds the spy, and in what spies' texts differ; none without a diagnosis."""
+        """Tables of the probes and of the gaps between spies' and civilians' texts, with headings; none without a diagnosis."""
         if self.diagnosis is None:
             return []
         probes = [["probe", "finds the spy", "chance", "p", "detectors"]]

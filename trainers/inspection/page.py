@@ -243,7 +243,7 @@ def _figure(figure: Figure, runs: Sequence[Run]) -> str:
         for line, (label, curve) in enumerate(zip(metrics, curves[number], strict=True))
     ]
     marks = sorted({run.chance for run in runs if run.chance is not None}) if figure.chance else []
-    lacking = ", ".join(run.name for run, own in zip(runs, curves, strict=True) if not any(own))
+    lacking = ", ".join(run.name for run, of_run in zip(runs, curves, strict=True) if not any(of_run))
     notes = [figure.note, "dotted: a vote at random" if marks else "", f"missing in {lacking}" if lacking else ""]
     look = 'class="grid" style="stroke:currentColor" stroke-width="2" x2="24" y1="4" y2="4"'
     keys = "".join(

@@ -13,8 +13,6 @@ from trainers.inspection.runs import Run
 
 TITLE = "means over seeds, of last iterations and of held-out games, with Student's 95 % intervals"
 PLACES = ("train.seed", "ckpt.output_dir", "ckpt.load_enable")  # may differ within a group, and so may logger.*
-
-
 Groups = Mapping[str, Mapping[int, Run]]  # runs of the same settings by seed, under a name
 
 
@@ -34,7 +32,7 @@ def seed_groups(runs: Sequence[Run]) -> Groups:
 
 
 def _compared(run: Run) -> dict[str, Any]:
-    """Return what runs of a group have in common: trainer, first weights, and all settings but ``PLACES``."""
+    """Return the facts that a group shares: trainer, first weights, and all settings but ``PLACES``."""
     facts = {"trainer": run.config.get("trainer", "embedded"), "weights": run.config.get("weights_sha256", "")[:8]}
     flags = sorted(run.settings.items())
     return facts | {flag: value for flag, value in flags if flag not in PLACES and not flag.startswith("logger.")}
