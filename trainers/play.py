@@ -119,7 +119,7 @@ def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: li
 
     documents = Corpus(args.task, args.documents, args.input_key).training()
     for i, document in zip(range(args.games), documents, strict=False):
-        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.room)
+        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.budget)
         yield from (played.game for played in play_games([game], seating, on_failure=failure))
 
 

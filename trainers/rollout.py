@@ -8,7 +8,7 @@ from typing import Any
 
 from spy_env import Game, RawReply, Seat, Stage, observe
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
-from trainers.prompt_budget import Room, fit_votes
+from trainers.prompt_budget import PromptBudget, fit_votes
 
 RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed
 STAGES = (Stage.PERFORMING, Stage.DETECTION)
@@ -40,7 +40,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Seating:
-    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the models' room.
+    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the prompt budget.
 
     ``others`` are named by seat or by role; a seat goes before its role. ``max_len`` is prompt + reply in tokens, for
     every engine; None where nothing limits them.
@@ -61,9 +61,9 @@ class Seating:
         return list({id(engine): engine for engine in (self.engine, *self.others.values())}.values())
 
     @property
-    def room(self) -> Room:
-        """What every prompt must fit."""
-        return Room(self.engines, self.sampling, self.max_len)
+    def budget(self) -> PromptBudget:
+        """The limit that every prompt must fit."""
+        return PromptBudget(self.engines, self.sampling, self.max_len)
 
 
 def play_games(
@@ -109,7 +109,7 @@ def _play_once(games: Sequence[Game], seating: Seating) -> list[Played | Failed]
 
 def play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list[Played | Failed]:
     """The games after a stage that all of them have reached: what each seat says, one batch an engine."""
-    ready = [ready_for(one, stage, seating.room) for one in played]
+    ready = [ready_for(one, stage, seating.budget) for one in played]
     answers: list[dict[Seat, Reply | Failed]] = [{} for _ in ready]
     by_engine: dict[int, list[tuple[int, Seat, Request]]] = {}
     for i, one in enumerate(ready):
@@ -124,9 +124,9 @@ def play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list
     return [advance(one, stage, answer) for one, answer in zip(ready, answers, strict=True)]
 
 
-def ready_for(played: Played, stage: Stage, room: Room) -> Played:
+def ready_for(played: Played, stage: Stage, budget: PromptBudget) -> Played:
     """The game as its prompts of ``stage`` are written: before the votes, what the ballot came to is made room for."""
-    return replace(played, game=fit_votes(played.game, room)) if stage is Stage.DETECTION else played
+    return replace(played, game=fit_votes(played.game, budget)) if stage is Stage.DETECTION else played
 
 
 def requests_of(game: Game, stage: Stage, sampling: Sampling) -> dict[Seat, Request]:

@@ -168,7 +168,7 @@ def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run
     chosen = [(sources[i % len(sources)].document, i // len(sources)) for i in range(wanted)]
     seeds = [_seed(who, task, sampling, run.seed, document, again) for document, again in chosen]
     missing = [
-        deal_to_fit(document, task, Rules(), seed, None, seating.room)
+        deal_to_fit(document, task, Rules(), seed, None, seating.budget)
         for seed, (document, _) in zip(seeds, chosen, strict=True)
         if seed not in saved
     ]

@@ -43,7 +43,7 @@ def fitted(text: str, tokens: Callable[[str], int], max_len: int):
     reply = " ".join(["word"] * SAMPLING[Stage.PERFORMING].max_new_tokens)
     engine = CountingEngine(lambda prompt: reply, tokens)
     seating = Seating(engine, SAMPLING, max_len)
-    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating.room)
+    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating.budget)
     (played,) = play_games([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     longest = [max(tokens(request.prompt) for request in batch) for batch in engine.batches]
@@ -103,7 +103,7 @@ def test_with_a_real_tokenizer_all_prompts_and_replies_fit(tmp_path):
     sampling = {Stage.PERFORMING: Sampling(4), Stage.DETECTION: Sampling(3)}
     seating = Seating(engine, sampling, max_len=64)
     dealt = [
-        deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating.room) for i in range(8)
+        deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating.budget) for i in range(8)
     ]
     for one in play_games(dealt, seating):
         assert 20 < count_units(one.game.document.text) < 60
@@ -119,7 +119,9 @@ def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_
     engine = CountingEngine(says_too_much)
     seating = Seating(engine, SAMPLING, max_len=900)
     dealt = [
-        deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating.room)
+        deal_to_fit(
+            Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating.budget
+        )
         for i in range(3)
     ]
     played = play_games(dealt, seating)
@@ -169,7 +171,7 @@ def test_without_a_limit_nothing_is_cut():
         Rules(),
         "run/1/0",
         None,
-        Seating(CountingEngine(), SAMPLING).room,
+        Seating(CountingEngine(), SAMPLING).budget,
     )
     (played,) = play_games([game], Seating(CountingEngine(says_too_much), SAMPLING))
     assert count_units(played.game.document.text) == 200 * count_units(SENTENCE)
@@ -191,7 +193,9 @@ def test_prompts_fit_every_engine_at_the_table_with_a_ballot_of_what_the_tersest
     learner = CountingEngine(lambda prompt: allowed, words)
     spy = CountingEngine(lambda prompt: allowed, spies_count)
     seating = Seating(learner, sampling, 1200, {"spy": spy})
-    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating.room)
+    game = deal_to_fit(
+        Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating.budget
+    )
     (played,) = play_games([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     free = [

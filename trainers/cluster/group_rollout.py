@@ -13,7 +13,7 @@ from spy_env import Game, RewardRules, Stage
 from trainers.cluster.coordinator import Assigned, Direction
 from trainers.cluster.prompt_rows import EVAL, Invitation, Place, RunSettings, deal_games, places_of
 from trainers.engines import Failed, Reader, Reply, Request, Sampling
-from trainers.prompt_budget import Room
+from trainers.prompt_budget import PromptBudget
 from trainers.rollout import RETRIES, STAGES, GamesFailedError, Played, advance, ready_for, requests_of
 from trainers.samples import samples_of
 
@@ -75,7 +75,7 @@ class Table(Generic[T]):
         return results
 
 
-async def play_games(games: Sequence[Game], room: Room, generate: Generate) -> list[Played]:
+async def play_games(games: Sequence[Game], budget: PromptBudget, generate: Generate) -> list[Played]:
     """Play dealt games to their end, each in two waves: all performances at once, then all votes.
 
     No game waits for another. One that the infrastructure fails is played again from the same deal, ``RETRIES`` times
@@ -84,10 +84,10 @@ async def play_games(games: Sequence[Game], room: Room, generate: Generate) -> l
     Raises:
         GamesFailedError: a game failed too often; the others are then given up.
     """
-    return await together(play_game(game, room, generate) for game in games)
+    return await together(play_game(game, budget, generate) for game in games)
 
 
-async def play_game(game: Game, room: Room, generate: Generate) -> Played:
+async def play_game(game: Game, budget: PromptBudget, generate: Generate) -> Played:
     """Play one dealt game to its end.
 
     Raises:
@@ -95,18 +95,18 @@ async def play_game(game: Game, room: Room, generate: Generate) -> Played:
     """
     reason = ""
     for _ in range(1 + RETRIES):
-        result = await _play_once(game, room, generate)
+        result = await _play_once(game, budget, generate)
         if isinstance(result, Played):
             return result
         reason = result.reason
     raise GamesFailedError([(game, reason)])
 
 
-async def _play_once(game: Game, room: Room, generate: Generate) -> Played | Failed:
+async def _play_once(game: Game, budget: PromptBudget, generate: Generate) -> Played | Failed:
     played = Played(game, {})
     for stage in STAGES:
-        ready = ready_for(played, stage, room)
-        after = advance(ready, stage, await _wave(ready.game, stage, room.sampling, generate))
+        ready = ready_for(played, stage, budget)
+        after = advance(ready, stage, await _wave(ready.game, stage, budget.sampling, generate))
         if isinstance(after, Failed):
             return after
         played = after
@@ -238,7 +238,7 @@ class Host(Generic[T]):
         self, invitation: Invitation, iteration: int, stage: Stage | None, engine: CalledEngine
     ) -> list[Played]:
         """The games of a row. Long documents take a while to fit, in which the engine works on the rows before."""
-        room = Room([engine], invitation.run.sampling, invitation.run.max_len)
+        budget = PromptBudget([engine], invitation.run.sampling, invitation.run.max_len)
         async with self._dealing:
-            dealt = await asyncio.to_thread(deal_games, invitation, iteration, stage, room)
-        return await play_games(dealt, room, engine.generate)
+            dealt = await asyncio.to_thread(deal_games, invitation, iteration, stage, budget)
+        return await play_games(dealt, budget, engine.generate)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from spy_env import ABSTAIN, UNREADABLE, Document, Game, RewardRules, Rules, Seat, Stage
 from trainers.curriculum import Curriculum
 from trainers.engines import Reply, Sampling
-from trainers.prompt_budget import Room, deal_to_fit
+from trainers.prompt_budget import PromptBudget, deal_to_fit
 from trainers.samples import trained_roles
 
 VERSION = 1
@@ -119,7 +119,7 @@ class Place(NamedTuple):
     trained: bool
 
 
-def deal_games(invitation: Invitation, iteration: int, stage: Stage | None, room: Room) -> list[Game]:
+def deal_games(invitation: Invitation, iteration: int, stage: Stage | None, budget: PromptBudget) -> list[Game]:
     """The games of an invitation, each dealt anew; those of an evaluation are the same in every evaluation.
 
     A call is a player, so there are as many games as players fit (an evaluation's last game may have more players than
@@ -139,7 +139,7 @@ def deal_games(invitation: Invitation, iteration: int, stage: Stage | None, room
     games: list[Game] = []
     for i in range(count):
         seed = f"{run.seed}/{where}/{invitation.seed}/{i}"
-        games.append(deal_to_fit(invitation.document, run.task, rules, seed, stage, room))
+        games.append(deal_to_fit(invitation.document, run.task, rules, seed, stage, budget))
         rules = replace(rules, document_words=games[-1].rules.document_words)  # so that the next needn't look for it
     return games
 

@@ -38,7 +38,7 @@ class HeldOut:
         seatings = seatings_of(seating, opponent)
         seated = list(seatings.values())[-1]  # with everybody who plays at any of them
         dealt = [
-            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated.room)
+            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated.budget)
             for i, document in enumerate(documents)
         ]
         return cls(config, folder, dealt, seatings)

@@ -185,7 +185,7 @@ def deal_games(
             config.rules,
             f"{config.train.seed}/{step}/{i}",
             curriculum.trained,
-            seating.room,
+            seating.budget,
         )
         for i, document in enumerate(document for document in batch for _ in range(a_document))
     ]

@@ -74,7 +74,7 @@ def deal_wish(wish: Wish, offer: Offer, chance: Random) -> SeatGame:
     """
     seed = f"{chance.getrandbits(64):016x}"
     document = wish.document or chance.choice(offer.documents[wish.task])
-    game = deal_to_fit(document, wish.task, wish.rules, seed, None, wish.seating.room)
+    game = deal_to_fit(document, wish.task, wish.rules, seed, None, wish.seating.budget)
     return begin(game, wish.seat, wish.seating)
 
 

@@ -65,7 +65,7 @@ def _to_next_turn(now: SeatGame) -> SeatGame:
     while now.game.stage is not Stage.OVER and now.seat not in now.game.waiting:
         now = replace(now, played=_stage_played(now.played, now.seating))
     if now.game.stage is Stage.DETECTION:  # its prompt is written in the room that the others' readers have
-        now = replace(now, played=ready_for(now.played, Stage.DETECTION, now.seating.room))
+        now = replace(now, played=ready_for(now.played, Stage.DETECTION, now.seating.budget))
     return now
 
 

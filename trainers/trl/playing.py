@@ -45,7 +45,7 @@ def own_deals(
             rules_of(settings.game),
             f"{args.seed}/{step}/{i}",
             curriculum.trained,
-            seating.room,
+            seating.budget,
         )
         for i, document in numbered[first : first + share]
     ]

@@ -9,10 +9,10 @@ from tests.trainers.test_rollout import SAMPLING, games
 from trainers.cluster.group_rollout import Table, play_game, together
 from trainers.cluster.group_rollout import play_games as play_at_once
 from trainers.engines import Failed, Reply
-from trainers.prompt_budget import Room
+from trainers.prompt_budget import PromptBudget
 from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
 
-ROOM = Room([CountingEngine()], SAMPLING)
+BUDGET = PromptBudget([CountingEngine()], SAMPLING)
 
 
 def asked(engine):
@@ -144,7 +144,7 @@ def test_a_play_with_too_few_results_is_a_bug_that_raises():
 
 def test_both_twins_play_the_same_games():
     batch = play_games(games(4), Seating(CountingEngine(), SAMPLING))
-    at_once = asyncio.run(play_at_once(games(4), ROOM, asked(CountingEngine())))
+    at_once = asyncio.run(play_at_once(games(4), BUDGET, asked(CountingEngine())))
     assert [to_json(one.game) for one in at_once] == [to_json(one.game) for one in batch]
     assert [one.replies for one in at_once] == [one.replies for one in batch]
 
@@ -163,7 +163,7 @@ def test_each_stage_is_one_wave_and_no_game_waits_for_another():
 
     dealt = games(3)
     slow = dealt[0].seed
-    asyncio.run(play_at_once(dealt, ROOM, generate))
+    asyncio.run(play_at_once(dealt, BUDGET, generate))
     assert most == sum(len(game.players) for game in dealt)
     first_slow = next(i for i, seed in enumerate(waves) if seed.startswith(slow))
     assert all(seed.startswith(slow) for seed in waves[first_slow:])  # the others had voted by then
@@ -174,8 +174,8 @@ def test_a_game_is_played_again_from_the_same_deal_and_the_others_are_not():
     engine = CountingEngine(
         fails=lambda request, times: request.seed == f"{game.seed}/detection/player_2" and times < RETRIES
     )
-    played = asyncio.run(play_at_once([game, other], ROOM, asked(engine)))
-    steady = asyncio.run(play_at_once([game, other], ROOM, asked(CountingEngine())))
+    played = asyncio.run(play_at_once([game, other], BUDGET, asked(engine)))
+    steady = asyncio.run(play_at_once([game, other], BUDGET, asked(CountingEngine())))
     assert [to_json(one.game) for one in played] == [to_json(one.game) for one in steady]
     assert engine.asked[f"{game.seed}/performing/player_1"] == 1 + RETRIES
     assert engine.asked[f"{other.seed}/performing/player_1"] == 1
@@ -197,7 +197,7 @@ def test_a_game_that_always_fails_is_named_and_ends_the_others():
     async def both():
         named = rf"game {dealt[0].seed}: player_1 in stage performing: the cable was cut"
         with pytest.raises(GamesFailedError, match=named):
-            await play_at_once(dealt, ROOM, generate)
+            await play_at_once(dealt, BUDGET, generate)
         await asyncio.sleep(0.01)
         return given_up.is_set()
 
@@ -213,7 +213,7 @@ def test_a_bug_in_the_engine_raises_at_once_and_ends_the_wave():
 
     begun = time.monotonic()
     with pytest.raises(KeyError, match="a bug"):
-        asyncio.run(play_game(games(1)[0], ROOM, generate))
+        asyncio.run(play_game(games(1)[0], BUDGET, generate))
     assert time.monotonic() - begun < 2
 
 

@@ -199,7 +199,7 @@ def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
     seating = Seating(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
-        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating.room)
+        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating.budget)
         for i, document in enumerate(documents(deals, seed=99))
     ]
     return [played.game for played in play_games(games, seating)]
