@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from spy_env import PRESETS, RewardRules, Rules, Stage
-from trainers.curriculum import Schedule
 from trainers import settings as config_module
-from trainers.embedded.command import main, parse
 from trainers.config import Actor, Adam, Config, GameConfig, Rollout, StageSampling
-from trainers.settings import read_config
+from trainers.curriculum import Schedule
+from trainers.embedded.command import main, parse
 from trainers.embedded.loss import LossRules
 from trainers.engines import Sampling
+from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 SHIPPED = sorted(file.stem for file in (Path(config_module.__file__).parents[1] / "first_run").glob("*.toml"))

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 import pytest
 
-from trainers.embedded.command import main, parse
 from trainers.config import (
     Actor,
     Ckpt,
@@ -20,6 +19,7 @@ from trainers.config import (
     Train,
     Vllm,
 )
+from trainers.embedded.command import main, parse
 
 
 def plain(text):

@@ -13,8 +13,8 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("tyro", reason="the command reads its flags with it")
 
 from tests.trainers import tiny_runs, tiny_world
-from trainers.embedded import command
 from trainers.config import Ckpt, Config
+from trainers.embedded import command
 from trainers.embedded.loop import Result
 from trainers.embedded.sweep import read_sweep
 from trainers.embedded.sweep_runs import plan_lines, run_sweep, state_of

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="the config of a training needs the train extra")
 pytest.importorskip("tyro", reason="the command reads its flags with it")
 
-from trainers.embedded.command import main
 from trainers.config import Actor, Adam, Ckpt, Config, GameConfig, Logger, Rollout
+from trainers.embedded.command import main
 from trainers.embedded.sweep import METRICS, read_sweep
 
 COMMON = Config(

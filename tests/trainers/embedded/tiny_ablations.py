@@ -27,14 +27,14 @@ from spy_env.seats import number_of
 from tests.trainers import tiny_world
 from tests.trainers.embedded.tiny_learning import config_for, detection_accuracy, learn
 from tests.trainers.tiny_world import NOTHING, TASK, WORDS, HalfScripted, documents, said
-from trainers.embedded import command
 from trainers.config import Config
-from trainers.settings import read_config
+from trainers.embedded import command
 from trainers.engines import Engine
 from trainers.engines.local import load_engine
 from trainers.metrics import average
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
+from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 TELLS, SLIPS = 0.7, 0.05  # how often the taught model says "nothing" as a spy, and as a civilian

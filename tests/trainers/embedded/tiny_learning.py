@@ -15,12 +15,10 @@ from tests.trainers.tiny_world import (
     say_whether_anything_is_hidden,
     vote_for_one_without_the_mark,
 )
-from trainers.config import Actor, Config, Rollout, Train
+from trainers.config import Actor, Adam, Algo, Config, Data, GameConfig, Kl, Rollout, Train, start_curriculum
 from trainers.embedded.loop import deal_games, update
 from trainers.embedded.policy import Policy
-from trainers.config import GameConfig, start_curriculum
 from trainers.rollout import Seating, play_games
-from trainers.config import Adam, Algo, Data, Kl
 
 SCRIPTS = {Stage.DETECTION: say_whether_anything_is_hidden, Stage.PERFORMING: vote_for_one_without_the_mark}
 VOTERS = {Stage.DETECTION: {"voters": "referees", "referees": 16}, Stage.PERFORMING: {"voters": "all"}}

@@ -73,7 +73,7 @@ def resumed(world):
         *("--game.schedule", "cycle", "--game.cycle", "2", "1"),
         *("--eval.games", str(HELD_OUT), "--eval.steps", "2"),
     )
-    before = Training(folder, *flags).kill_at(folder / "director" / "step_000003.json").steps
+    before = Training(folder, *flags).kill_at(folder / "coordinator" / "step_000003.json").steps
     shutil.copytree(folder, killed)
     after = Training(folder, *flags, "--ckpt.load_enable").finish().steps
     return Resumed(folder, killed, before, after)
@@ -84,7 +84,7 @@ def games_of(folder, step, kind="step"):
 
 
 def state_of(folder, step):
-    row = json.loads((folder / "director" / f"step_{step:06d}.json").read_text(encoding="utf-8"))
+    row = json.loads((folder / "coordinator" / f"step_{step:06d}.json").read_text(encoding="utf-8"))
     return Curriculum.from_json(json.dumps(row["curriculum"]))
 
 
@@ -122,7 +122,7 @@ def mean_trained_reward(games, stage, rules):
 
 
 def assert_openrlhf_trained_these_games(told, folder, steps):
-    """The trainer's global step is the director's iteration, and its rewards are our advantages, whose sum is 0."""
+    """The trainer's global step is the coordinator's iteration, and its rewards are our advantages, whose sum is 0."""
     found = replayed(folder, steps)
     assert sorted(told) == sorted(found)
     for step, (row, advantages) in found.items():

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from spy_env import Stage
-from trainers.config import GameConfig
+from trainers.config import Data, GameConfig
 from trainers.samples import Sample
-from trainers.config import Data
 from trainers.trl import config
 from trainers.trl.config import Games, check_args, check_version
 from trainers.trl.rows import Row, as_rollout, length_metrics, rows_of

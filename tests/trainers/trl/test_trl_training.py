@@ -27,9 +27,9 @@ from tests.trainers.trl.trl_runs import (
     lines_of,
     trainer_of,
 )
+from trainers.config import start_curriculum
 from trainers.curriculum import Curriculum
 from trainers.embedded.loss import Whole
-from trainers.config import start_curriculum
 from trainers.inspection.revoting import frozen_detector
 from trainers.inspection.runs import read_runs
 from trainers.metrics import game_metrics

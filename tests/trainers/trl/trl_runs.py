@@ -9,10 +9,9 @@ from typing import Any
 
 from spy_env import Game, read_games
 from tests.trainers import tiny_runs, tiny_world
+from trainers.config import Data, GameConfig
 from trainers.engines import Failed, Reply, Request
-from trainers.config import GameConfig
 from trainers.run_folder import games_file
-from trainers.config import Data
 from trainers.trl.config import Games
 
 PLAYERS, GAMES = 4, 3

@@ -17,6 +17,8 @@ from tests.trainers.tiny_models import save
 pytest.importorskip("verl", reason="its classes are used")
 import torch
 from omegaconf import OmegaConf
+from trainers.verl.job import prepare, settings_of
+from trainers.verl.settings_check import FIXED, check_settings
 from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.ray_trainer import compute_advantage
@@ -26,16 +28,14 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.config.optimizer import build_optimizer
 
 from spy_env import read_games
-from tests.trainers.engines.called_engines import LocalDirection
+from tests.trainers.engines.called_engines import LocalCoordinator
 from tests.trainers.verl.verl_runs import composed, config_of, rows_of
 from tests.trainers.verl.verl_scripted import ScriptedClient
 from trainers.cluster.prompt_rows import from_json
-from trainers.rollout import GamesFailedError
 from trainers.config import Adam, Kl
+from trainers.rollout import GamesFailedError
 from trainers.verl.agent import SpyAgentLoop
 from trainers.verl.estimator import advantages_as_they_are
-from trainers.verl.job import prepare, settings_of
-from trainers.verl.settings_check import FIXED, check_settings
 
 pytestmark = pytest.mark.verl
 ROOT = Path(__file__).parents[3]
@@ -96,8 +96,8 @@ def test_verls_data_set_hands_on_the_invitations(tmp_path):
     read = RLHFDataset(str(tmp_path / "run/rows/train.jsonl"), tiny_world.tokenizer(), data)
     assert len(read) == len(rows["train"]) == 6
     for i in range(6):
-        invitation = from_json(read[i]["raw_prompt"][0]["content"])
-        assert (invitation.seed, invitation.run) == (f"train-{i}", settings_of(config, tmp_path / "run"))
+        row = from_json(read[i]["raw_prompt"][0]["content"])
+        assert (row.seed, row.run) == (f"train-{i}", settings_of(config, tmp_path / "run"))
         assert read[i]["index"] == i
 
 
@@ -118,23 +118,23 @@ def test_verl_loads_the_estimator_as_a_plugin_and_hands_advantages_on():
 
 @pytest.fixture
 def loops(tmp_path, monkeypatch):
-    """Makes loops as verl's worker does, with a director in this process."""
+    """Makes loops as verl's worker does, with a coordinator in this process."""
     config = config_of(tmp_path / "run", save("llama", tmp_path / "model"))
     rows = rows_of(config, tmp_path / "run")
     verl = composed(config, tmp_path / "run")
-    direction = LocalDirection(settings_of(config, tmp_path / "run"))
+    coordinator = LocalCoordinator(settings_of(config, tmp_path / "run"))
 
-    async def direction_of(run):
-        return direction
+    async def find_coordinator(run):
+        return coordinator
 
-    monkeypatch.setattr(SpyAgentLoop, "direction_of", direction_of)
+    monkeypatch.setattr(SpyAgentLoop, "find_coordinator", find_coordinator)
     tokens = tiny_world.tokenizer()
 
     def loop(client):
         wrap = SimpleNamespace
         return SpyAgentLoop(wrap(config=verl), client, tokens, None, RLHFDataset, wrap(config=verl.data))
 
-    return SimpleNamespace(rows=rows, loop=loop, direction=direction, folder=tmp_path / "run")
+    return SimpleNamespace(rows=rows, loop=loop, coordinator=coordinator, folder=tmp_path / "run")
 
 
 def row(loops, number, client, step=1, split="train", calls=4, **fields):
@@ -159,15 +159,15 @@ def test_the_samples_of_a_prompt_are_the_seats_of_one_game(loops):
     client, tokens = ScriptedClient(), tiny_world.tokenizer()
     outputs = play(*row(loops, 0, client), *row(loops, 1, client))
     assert [output.reward_score is not None for output in outputs] == [True] * 8
-    assert loops.direction.calls[:2] == ["begin train-0", "begin train-1"]
+    assert loops.coordinator.calls[:2] == ["begin train-0", "begin train-1"]
     assert len((loops.folder / "games/step_000001.jsonl").read_text().splitlines()) == 2
     curriculum = settings_of(config_of(loops.folder), loops.folder).start
     played = list(read_games(loops.folder / "games/step_000001.jsonl"))
-    worth = curriculum.advantages(played, curriculum.stage)
+    advantages = curriculum.advantages(played, curriculum.stage)
     for game, samples in zip(sorted(played, key=lambda game: game.seed), (outputs[:4], outputs[4:]), strict=True):
         for seat, sample in zip(game.players, samples, strict=True):
             assert tokens.decode(sample.response_ids, skip_special_tokens=True) == game.replies["detection"][seat].text
-            assert sample.reward_score == worth.get((game.seed, seat), 0.0)
+            assert sample.reward_score == advantages.get((game.seed, seat), 0.0)
     for game in (outputs[:4], outputs[4:]):
         assert sum(output.reward_score for output in game) == pytest.approx(0, abs=1e-5)
         assert sorted(sum(output.response_mask) == 1 for output in game) == [
@@ -181,8 +181,8 @@ def test_the_samples_of_a_prompt_are_the_seats_of_one_game(loops):
 
 def test_a_step_that_is_not_the_directors_is_refused(loops):
     outputs = play(*row(loops, 0, ScriptedClient(), step=5))
-    assert all("at step 5 and the director at iteration 1" in str(output) for output in outputs)
-    assert loops.direction.calls[-1] == "give_up train-0"
+    assert all("at step 5 and the coordinator at iteration 1" in str(output) for output in outputs)
+    assert loops.coordinator.calls[-1] == "give_up train-0"
 
 
 def test_an_engine_that_stays_away_fails_the_row_and_scores_nothing(loops):

@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.trainers import tiny_world
-from trainers.config import StageSampling
 from trainers.verl.config import Config
 from trainers.verl.job import prepare
+
+from tests.trainers import tiny_world
+from trainers.config import StageSampling
 from trainers.verl.launch import command
 
 FLAGS: dict[str, Any] = {

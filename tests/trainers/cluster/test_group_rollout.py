@@ -6,7 +6,7 @@ import pytest
 from spy_env.records import to_json
 from tests.trainers.engines.counting_engine import CountingEngine
 from tests.trainers.test_rollout import SAMPLING, games
-from trainers.cluster.group_rollout import Table, play_game, together
+from trainers.cluster.group_rollout import Meeting, play_game, together
 from trainers.cluster.group_rollout import play_games as play_at_once
 from trainers.engines import Failed, Reply
 from trainers.prompt_budget import PromptBudget
@@ -16,7 +16,7 @@ BUDGET = PromptBudget([CountingEngine()], SAMPLING)
 
 
 def asked(engine):
-    """A counting engine as a table asks it, one request at a time."""
+    """A counting engine that is asked for one reply at a time."""
 
     async def generate(request):
         await asyncio.sleep(0)
@@ -32,14 +32,14 @@ async def numbered(count, played=None):
         await asyncio.sleep(0)
         return list(range(count))
 
-    return Table(count, play, 5.0)
+    return Meeting(count, play, 5.0)
 
 
 def test_calls_get_the_results_in_the_order_in_which_they_came_and_the_play_is_one():
     async def meet():
         played = []
-        table = await numbered(5, played)
-        return await asyncio.gather(*(table.join() for _ in range(5))), played
+        meeting = await numbered(5, played)
+        return await asyncio.gather(*(meeting.join() for _ in range(5))), played
 
     assert asyncio.run(meet()) == ([0, 1, 2, 3, 4], [5])
 
@@ -47,56 +47,56 @@ def test_calls_get_the_results_in_the_order_in_which_they_came_and_the_play_is_o
 def test_nothing_is_played_before_all_have_come():
     async def meet():
         played = []
-        table = await numbered(2, played)
-        first = asyncio.create_task(table.join())
+        meeting = await numbered(2, played)
+        first = asyncio.create_task(meeting.join())
         await asyncio.sleep(0.01)
         before = list(played)
-        return before, table.open, await table.join(), await first
+        return before, meeting.open, await meeting.join(), await first
 
     assert asyncio.run(meet()) == ([], True, 1, 0)
 
 
-def test_a_call_too_many_is_refused_and_takes_nobodys_place():
+def test_a_call_too_many_is_refused_and_takes_nobodys_result():
     async def meet():
-        table = await numbered(1)
-        await table.join()
-        assert not table.open
-        await table.join()
+        meeting = await numbered(1)
+        await meeting.join()
+        assert not meeting.open
+        await meeting.join()
 
-    with pytest.raises(RuntimeError, match="all 1 places of the table are taken"):
+    with pytest.raises(RuntimeError, match="all 1 calls have come"):
         asyncio.run(meet())
 
 
-def test_a_table_that_all_have_left_is_not_open():
+def test_a_meeting_that_all_have_left_is_not_open():
     async def meet():
-        table = await numbered(2)
-        only = asyncio.create_task(table.join())
+        meeting = await numbered(2)
+        only = asyncio.create_task(meeting.join())
         await asyncio.sleep(0)
         only.cancel()
         await asyncio.wait([only])
-        assert not table.open  # its play is being cancelled, and isn't over yet
-        await table.join()
+        assert not meeting.open  # its play is being cancelled, and isn't over yet
+        await meeting.join()
 
-    with pytest.raises(RuntimeError, match="or it has been left"):
+    with pytest.raises(RuntimeError, match="or all that came have left"):
         asyncio.run(meet())
 
 
-def test_what_the_play_raises_every_call_raises():
+def test_an_error_of_the_play_is_raised_by_every_call():
     async def meet():
         async def play():
             raise GamesFailedError([])
 
-        table = Table(3, play, 5.0)
-        return await asyncio.gather(*(table.join() for _ in range(3)), return_exceptions=True)
+        meeting = Meeting(3, play, 5.0)
+        return await asyncio.gather(*(meeting.join() for _ in range(3)), return_exceptions=True)
 
     assert [type(told) for told in asyncio.run(meet())] == [GamesFailedError] * 3
 
 
 def test_a_call_that_never_comes_strands_nobody():
     async def meet():
-        table = Table(3, lambda: asyncio.sleep(0), 0.05)
-        told = await asyncio.gather(table.join(), table.join(), return_exceptions=True)
-        return told, table.open
+        meeting = Meeting(3, lambda: asyncio.sleep(0), 0.05)
+        told = await asyncio.gather(meeting.join(), meeting.join(), return_exceptions=True)
+        return told, meeting.open
 
     begun = time.monotonic()
     told, still_open = asyncio.run(meet())
@@ -117,8 +117,8 @@ def test_a_cancelled_call_leaves_its_mates_playing_and_the_last_one_ends_the_pla
                 ended.set()
             return [1, 2]
 
-        table = Table(2, play, 5.0)
-        calls = [asyncio.create_task(table.join()) for _ in range(2)]
+        meeting = Meeting(2, play, 5.0)
+        calls = [asyncio.create_task(meeting.join()) for _ in range(2)]
         await asyncio.sleep(0.01)
         calls[0].cancel()
         await asyncio.sleep(0.01)
@@ -135,8 +135,8 @@ def test_a_play_with_too_few_results_is_a_bug_that_raises():
         async def play():
             return [1]
 
-        table = Table(2, play, 5.0)
-        await asyncio.gather(table.join(), table.join())
+        meeting = Meeting(2, play, 5.0)
+        await asyncio.gather(meeting.join(), meeting.join())
 
     with pytest.raises(RuntimeError, match="1 results for 2 calls"):
         asyncio.run(meet())
