@@ -45,7 +45,12 @@ def check_ranges(record: Any, prefix: str = "") -> None:
 
 def _check_number(name: str, value: Any, bounds: dict[str, float], hint: str) -> None:
     numbers = value if isinstance(value, tuple) else (value,)
-    if all(isfinite(number) and all(_BOUNDS[b][0](number, bound) for b, bound in bounds.items()) for number in numbers):
+    if all(
+        isinstance(number, (int, float))
+        and isfinite(number)
+        and all(_BOUNDS[b][0](number, bound) for b, bound in bounds.items())
+        for number in numbers
+    ):
         return
     allowed = " and ".join(f"{_BOUNDS[b][1]} {bound:g}" for b, bound in bounds.items()) or "a finite number"
     raise ValueError(f"{name} is {value}; it must be {allowed}{hint and f' ({hint})'}")

@@ -6,7 +6,7 @@
 | Constructors | ``env`` (AEC), ``parallel_env``, ``raw_env`` |
 | Agents | ``player_1`` .. ``player_n``; with ``voters="referees"`` also ``referee_1`` .. ``referee_k`` |
 | Observation | ``{"prompt": text}``, everything the seat is told; empty for a seat with nothing to do in the stage |
-| Action | text: the seat's whole reply, in both stages |
+| Action | text: the seat's whole reply, in both stages; ``Reply`` is text with its ``prefix`` and whether it is ``truncated`` |
 | Rewards | 0 until the last vote, then performing + detection reward; the parts are in ``infos`` |
 
 A game is two cycles: all perform, then all vote. All agents live until the last vote and act in both cycles; a seat
@@ -38,6 +38,21 @@ from spy_env.tasks import load_task, shipped_documents
 
 MAX_PROMPT = 10_000_000  # characters; our choice: no model reads more
 MAX_REPLY = 100_000  # characters; the published runs end replies at 4,096 tokens
+
+
+class Reply(str):
+    """An action that says more of itself: which part was put in the seat's mouth, and whether it was cut short.
+
+    The text of the reply is the string; ``prefix`` stands before it. A plain ``str`` has neither.
+    """
+
+    prefix: str
+    truncated: bool
+
+    def __new__(cls, text: str, prefix: str = "", truncated: bool = False) -> Reply:
+        reply = super().__new__(cls, text)
+        reply.prefix, reply.truncated = prefix, truncated
+        return reply
 
 
 class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's name for it
@@ -161,7 +176,8 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
             raise ValueError(f"{agent} replied with {type(action).__name__} {action!r}; an action is text (str)")
         self._cut[agent] = len(action) > MAX_REPLY
         self.infos[agent] = {**self.infos[agent], "cut": self._cut[agent]}  # infos already handed out stay as they are
-        return RawReply(action[:MAX_REPLY], truncated=self._cut[agent])
+        prefix, truncated = getattr(action, "prefix", ""), getattr(action, "truncated", False)
+        return RawReply(action[:MAX_REPLY], prefix, truncated or self._cut[agent])
 
     def _end_game(self) -> None:
         earned = self.game.rewards(self.reward_rules)

@@ -35,6 +35,10 @@ class GameConfig(Rules):
     beta: float | None = ranged(None)  # weight of the votes for the spy in performing rewards (Eq 6)
     lam: float | None = ranged(None)  # weight of a civilian's own votes (Eq 6)
 
+    def __post_init__(self) -> None:
+        check_ranges(self, "--game.")
+        super().__post_init__()
+
     @property
     def rules(self) -> Rules:
         """The rules alone, the task's defaults not yet filled in."""
@@ -71,14 +75,18 @@ class Adam:
 class Actor:
     """The model that is trained: the learner, who plays all seats that no opponent plays."""
 
-    model_name_or_path: str = SMALL_MODEL  # a folder (on a cluster one that every node sees), a hub id, or "smollm2-135m"
+    model_name_or_path: str = (
+        SMALL_MODEL  # a folder (on a cluster one that every node sees), a hub id, or "smollm2-135m"
+    )
     adam: Adam = field(default_factory=Adam)
     max_norm: float = ranged(1.0, above=0)  # gradients are clipped to this norm
     eps_clip: float = ranged(0.2, above=0)
     loss_agg_mode: str = choice("token-mean", "seq-mean-token-mean")
     ratio: str = choice("token", "sequence", "sequence-mean")  # "sequence" is Eq 8
     gradient_checkpointing_enable: bool = False
-    shared_prompts: str = choice("auto", "cascade", "mask", "off")  # how the tokens that samples share are computed once
+    shared_prompts: str = choice(
+        "auto", "cascade", "mask", "off"
+    )  # how the tokens that samples share are computed once
     num_nodes: int = ranged(1, least=1)  # of a cluster
     num_gpus_per_node: int = ranged(8, least=1)  # of a cluster
 
@@ -90,14 +98,22 @@ class Rollout:
     batch_size: int = ranged(8, least=1)  # documents per iteration
     n_samples_per_prompt: int = ranged(5, least=1)  # samples per document; games = batch_size x this / players
     max_new_tokens: int = ranged(512, least=1)
-    temperature: float = ranged(1.0, above=0)  # the trainer divides its logits by the same; nothing else bends the distribution
-    micro_batch_size: int | None = ranged(None, least=1)  # replies generated at a time (default 32); OpenRLHF: samples scored at a time
-    max_tokens_per_gpu: int | None = ranged(None, least=1)  # tokens of their prompts and replies at a time (default 32768)
+    temperature: float = ranged(
+        1.0, above=0
+    )  # the trainer divides its logits by the same; nothing else bends the distribution
+    micro_batch_size: int | None = ranged(
+        None, least=1
+    )  # replies generated at a time (default 32); OpenRLHF: samples scored at a time
+    max_tokens_per_gpu: int | None = ranged(
+        None, least=1
+    )  # tokens of their prompts and replies at a time (default 32768)
     performing: StageSampling = field(default_factory=StageSampling)
     detection: StageSampling = field(default_factory=StageSampling)
     chat_template_kwargs: str = "{}"  # JSON for the chat template, such as {"enable_thinking": false}
     engine: str = choice("transformers", "vllm")  # vLLM runs in the trainer's process; on a cluster it always generates
-    deadline_s: float = ranged(1800.0, least=1)  # on a cluster: seconds that one reply may take, its wait for the engine included
+    deadline_s: float = ranged(
+        1800.0, least=1
+    )  # on a cluster: seconds that one reply may take, its wait for the engine included
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,10 @@ class Algo(Schedule):
     normalise_performing: bool = False  # ablation: divide a game's performing advantages by their population std
     shuffle_advantages: bool = False  # control: deal each stage's advantages out to its replies at random
 
+    def __post_init__(self) -> None:
+        check_ranges(self, "--algo.")
+        super().__post_init__()
+
     def start(self, rewards: RewardRules, seed: int) -> Curriculum:
         """The curriculum before the first iteration; ``seed`` is of the control that deals advantages out at random."""
         schedule = Schedule(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Schedule)})
@@ -129,10 +149,16 @@ class Train:
     """How the model is updated."""
 
     iterations: int = ranged(100, least=1)
-    batch_size: int | None = ranged(None, least=1)  # samples per optimizer step; default all of an iteration: one update
-    max_tokens_per_gpu: int | None = ranged(None, least=1)  # tokens computed at a time (or one sample), each shared one counted once;
+    batch_size: int | None = ranged(
+        None, least=1
+    )  # samples per optimizer step; default all of an iteration: one update
+    max_tokens_per_gpu: int | None = ranged(
+        None, least=1
+    )  # tokens computed at a time (or one sample), each shared one counted once;
     # default: twice --data.max_len, at least 4096. Games that share little are computed some 2,000 at a time anyway
-    micro_batch_size: int | None = ranged(None, least=1)  # samples computed at a time; default: as many as those tokens hold
+    micro_batch_size: int | None = ranged(
+        None, least=1
+    )  # samples computed at a time; default: as many as those tokens hold
     max_epochs: int = ranged(1, least=1)  # passes over an iteration's samples
     seed: int = ranged(42)
     max_minutes: float | None = ranged(None, least=0)  # stop after the iteration that passes this; default: never
@@ -145,7 +171,9 @@ class Train:
 class Data:
     """The corpus."""
 
-    documents: str | None = None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
+    documents: str | None = (
+        None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
+    )
     input_key: str = "text"  # the field of a JSONL row that holds the text
     max_len: int = ranged(4096, least=1)  # prompt + reply in tokens; documents are shortened to fit
     max_samples: int | None = ranged(None, least=1)  # use only the first documents
@@ -158,7 +186,9 @@ class Eval:
     games: int = ranged(0, least=0)  # 0: none. The first documents of the corpus are held out, one per game
     steps: int | None = ranged(None, least=1)  # also every so many iterations
     opponent: str = ""  # also the learner against this one, on either side: as in --opponents, but for "past"
-    n_samples_per_prompt: int | None = ranged(None, least=1)  # OpenRLHF: calls per document; default players, which is one game
+    n_samples_per_prompt: int | None = ranged(
+        None, least=1
+    )  # OpenRLHF: calls per document; default players, which is one game
     temperature: float | None = ranged(None, above=0)  # OpenRLHF; default --rollout.temperature
 
 
@@ -169,7 +199,9 @@ class Ckpt:
     output_dir: str = "outputs/run"  # on a cluster every node must see it under the same name
     save_steps: int = ranged(10, least=1)
     max_num: int = ranged(3, least=1)  # checkpoints kept
-    games_max_num: int | None = ranged(None, least=1)  # iterations whose games are kept when a checkpoint is saved; default all
+    games_max_num: int | None = ranged(
+        None, least=1
+    )  # iterations whose games are kept when a checkpoint is saved; default all
     load_enable: bool = False  # go on from the last checkpoint in output_dir
 
 
@@ -220,17 +252,23 @@ class OpponentsConfig:
     spy: str = ""
     civilian: str = ""
     referee: str = ""
-    pool: int = ranged(5, least=1)  # "past" is one of so many last checkpoints (every --ckpt.save_steps), which are kept for it
+    pool: int = ranged(
+        5, least=1
+    )  # "past" is one of so many last checkpoints (every --ckpt.save_steps), which are kept for it
 
 
 @dataclass(frozen=True)
 class Vllm:
     """vLLM's engines. Their model length is --data.max_len."""
 
-    gpu_memory_utilization: float | None = ranged(None, above=0, most=1)  # share of a GPU for weights and cache (default 0.4)
+    gpu_memory_utilization: float | None = ranged(
+        None, above=0, most=1
+    )  # share of a GPU for weights and cache (default 0.4)
     enforce_eager: bool = False  # no CUDA graphs; always so on a CPU
     enable_prefix_caching: bool = True  # prompts that begin alike are computed once
-    num_engines: int | None = ranged(None, least=1)  # OpenRLHF; default: with --train.colocate_all as many as fill the GPUs, else 1
+    num_engines: int | None = ranged(
+        None, least=1
+    )  # OpenRLHF; default: with --train.colocate_all as many as fill the GPUs, else 1
     tensor_parallel_size: int = ranged(1, least=1)  # OpenRLHF: GPUs per engine
 
 
@@ -279,6 +317,11 @@ class Config:
     def template_options(self) -> dict[str, Any]:
         """The options of the chat template."""
         return template_options(self.rollout.chat_template_kwargs)
+
+    @property
+    def tokens_at_a_time(self) -> int:
+        """Of an update on one device: enough for a game whose samples share their prompts."""
+        return self.train.max_tokens_per_gpu or max(4096, 2 * self.data.max_len)
 
     @property
     def samples_per_iteration(self) -> int:

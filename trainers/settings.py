@@ -120,8 +120,12 @@ def from_dict(kind: Any, row: Any, where: str, group: str = "") -> Any:
             continue
         values[key] = tuple(value) if isinstance(value, list) else value
         if not _fits(values[key], types[key]):
-            raise ValueError(f"{where}: {name} is {value!r}; it takes {getattr(types[key], '__name__', types[key])}")
+            raise ValueError(f"{where}: {name} is {value!r}; it takes {_named(types[key])}")
     return kind(**values)
+
+
+def _named(kind: Any) -> str:
+    return str(kind) if typing.get_args(kind) else kind.__name__
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -150,7 +154,7 @@ def parse(arguments: Sequence[str], prog: str, description: str, others: bool = 
             raise ValueError(f"--{name} is --{MOVED[name]} now")
     import tyro  # the one use of it: all else here works without
 
-    read: Any = tyro.cli(
+    read: Any = tyro.cli(  # type: ignore[call-overload] # one call for both of its forms
         Config,
         args=rest,
         default=Config() if file is None else read_config(file),

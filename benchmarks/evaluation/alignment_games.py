@@ -22,7 +22,7 @@ from spy_env.tasks import shipped_documents
 from spy_env.viewer.origin import games_files
 from trainers.engines import Failed, Reply, Request, Sampling
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 GAMES = 100  # of each task, as published
 # Tokens of a reply; ours: enough for a story of 400 words after some thought, and for a vote with reasons.
@@ -164,7 +164,7 @@ def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run
     file = folder / "games" / f"{name}.jsonl"
     saved = {game.seed: game for game in read_games(file)} if file.exists() else {}
     engine = _Keeping(who, name, Finished(folder / "generations.jsonl"), run.seed)
-    seating = Seating(engine, sampling, who.max_len)
+    seating = SeatPolicies(engine, sampling, who.max_len)
     chosen = [(sources[i % len(sources)].document, i // len(sources)) for i in range(wanted)]
     seeds = [_seed(who, task, sampling, run.seed, document, again) for document, again in chosen]
     missing = [
@@ -173,7 +173,7 @@ def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run
         if seed not in saved
     ]
     failed: list[str] = []
-    new = [one.game for one in play_games(missing, seating, lambda game, reason: failed.append(reason))]
+    new = [one.game for one in rollout(missing, seating, lambda game, reason: failed.append(reason))]
     write_games(file, new)
     found = saved | {game.seed: game for game in new}
     return Played({name: [found[seed] for seed in seeds if seed in found]}, {name: len(failed)}, sampling)

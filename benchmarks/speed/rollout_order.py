@@ -14,9 +14,9 @@ from spy_env import Document, Game, Seat, Stage, load_task, read_documents
 from spy_env.masking import count_units
 from trainers.cluster.coordinator import Assigned, Coordinator
 from trainers.cluster.prompt_rows import TRAIN, PromptRow, RunSettings, to_json
+from trainers.config import Algo, GameConfig
 from trainers.engines import Sampling
 from trainers.engines.encoder import Encoder
-from trainers.config import Algo, GameConfig
 from trainers.openrlhf.engine import EngineRollout
 from trainers.rollout import STAGES, requests_of
 from trainers.samples import Sample

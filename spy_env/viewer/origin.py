@@ -70,10 +70,10 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
     """Where the games of a file come from. Under other reward rules than the run's its baselines say nothing."""
     file = file.resolve()
     folder = file.parent.parent if file.parent.name == "games" else file.parent
-    game = _game_config(folder)
-    origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(game))
+    settings = _settings_of(folder)
+    origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(settings))
     step = step_of(file)
-    if not game or step is None:
+    if not settings or step is None:
         return origin
     before, own = _metrics_of(folder, (step - 1, step))
     baselines = {key.removeprefix(_BASELINE): value for key, value in before.items() if key.startswith(_BASELINE)}
@@ -81,10 +81,12 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
     return replace(
         origin,
         step=step,
-        baselines=(baselines if game.get("rae", True) else {}) if known and origin.rewards == _rules_of(game) else None,
+        baselines=(baselines if settings.get("rae", True) else {})
+        if known and origin.rewards == _rules_of(settings)
+        else None,
         opponents={key.removeprefix(_OPPONENT): name for key, name in own.items() if key.startswith(_OPPONENT)},
-        normalised=bool(game.get("normalise_performing")),
-        shuffled=bool(game.get("shuffle_advantages")),
+        normalised=bool(settings.get("normalise_performing")),
+        shuffled=bool(settings.get("shuffle_advantages")),
     )
 
 
@@ -108,18 +110,22 @@ def config_row(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _game_config(folder: Path) -> dict[str, Any]:
-    """The flags of the game in a run's config; empty where there is none."""
-    game = config_row(folder).get("config", {}).get("game")
-    return game if isinstance(game, dict) else {}
+def _settings_of(folder: Path) -> dict[str, Any]:
+    """Return the settings of the game and the algorithm in a run's config, without their groups' names.
+
+    Version 0.1 kept settings of the algorithm, such as ``rae``, among the game's, so both groups are read.
+    """
+    config = config_row(folder).get("config", {})
+    groups = (config.get("game"), config.get("algo"))
+    return {name: value for group in groups if isinstance(group, dict) for name, value in group.items()}
 
 
-def _rules_of(game: Mapping[str, Any]) -> RewardRules:
+def _rules_of(settings: Mapping[str, Any]) -> RewardRules:
     """The reward rules of a run; the default ones where there is no run."""
-    preset = game.get("rewards", "spyrl")
+    preset = settings.get("rewards", "spyrl")
     if preset not in PRESETS:
         raise ValueError(f"the run's config.json names the rewards {preset!r}; this package knows {sorted(PRESETS)}")
-    given = {price.name: value for price in fields(RewardRules) if (value := game.get(price.name)) is not None}
+    given = {price.name: value for price in fields(RewardRules) if (value := settings.get(price.name)) is not None}
     for name, value in given.items():
         if not isinstance(value, int | float):
             raise ValueError(f"the run's config.json says that {name} is {value!r}; a price is a number")

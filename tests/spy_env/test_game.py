@@ -37,19 +37,19 @@ def voted(game, *said):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"players": 2}, "players is 2; a game needs at least 3"),
+        ({"players": 2}, "players is 2; it must be at least 3"),
         ({"players": -1}, "players is -1"),
         ({"voters": "everyone"}, r"voters is 'everyone'; choose one of \['all', 'civilians', 'referees'\]"),
-        ({"referees": 0}, "referees is 0; at least one must vote"),
+        ({"referees": 0}, "referees is 0; it must be at least 1"),
         ({"operator": "blur"}, "no masking operator named 'blur'; choose one of"),
-        ({"mask_fraction": 0.0}, "mask_fraction is 0.0; give a share between 0 and 1"),
+        ({"mask_fraction": 0.0}, "mask_fraction is 0.0; it must be above 0 and below 1"),
         ({"mask_fraction": 1.0}, "mask_fraction is 1.0"),
         ({"mask_fraction": -0.2}, "mask_fraction is -0.2"),
         ({"mask_fraction": 20}, "mask_fraction is 20"),
         ({"mask_fraction": float("nan")}, "mask_fraction is nan"),
-        ({"document_words": 4}, "document_words is 4; at least 5 are needed"),
+        ({"document_words": 4}, "document_words is 4; it must be at least 5"),
         ({"document_words": 0}, "document_words is 0"),
-        ({"words": 4}, "words is 4; at least 5 are needed"),
+        ({"words": 4}, "words is 4; it must be at least 5"),
     ],
 )
 def test_rules_that_no_game_can_be_played_with_are_refused(wrong, message):

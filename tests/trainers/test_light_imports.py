@@ -11,14 +11,14 @@ import importlib.abc, sys
 
 class Refuse(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in {"pettingzoo", "gymnasium", "tyro"}:
+        if name.partition(".")[0] in {"tyro", "openai", "datasets"}:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Refuse())
 """
 
 
-def test_the_core_the_embedded_trainer_and_the_check_of_a_gpu_need_only_torch_and_transformers():
+def test_the_embedded_trainer_and_the_check_of_a_gpu_need_only_torch_and_transformers_beside_the_environment():
     program = (
         BLOCKED
         + "import spy_env, trainers.embedded.loop, benchmarks.speed.gpu_check; print('trainers.embedded.display' in sys.modules)"

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from spy_env import Game, RewardRules, Stage
+from spy_env import RewardRules, Stage
 from trainers.cluster.coordinator import Assigned, CoordinatorClient
 from trainers.cluster.prompt_rows import EVAL, PromptRow, RunSettings, Slot, deal_games, hits_of, slots_of
-from trainers.engines import Failed, Reader, Reply, Request, Sampling
+from trainers.engines import Failed, Reader, Reply, Request
 from trainers.prompt_budget import PromptBudget
-from trainers.rollout import RETRIES, STAGES, GamesFailedError, Played, advance, ready_for, requests_of
+from trainers.rollout import Played, play_game, together
 from trainers.samples import samples_of
 
 MEETING_S = 60.0  # our choice: trainers make a row's calls in one go
 T = TypeVar("T")
-Generate = Callable[[Request], Awaitable[Reply | Failed]]
-"""One reply from an engine that batches by itself the requests of the same time."""
 AnswerOf = Callable[[Played, Slot, float, RewardRules], T]
 """A slot's reply as a trainer takes it, with the number to train on: its advantage, or in evaluations the game's hits."""
 
@@ -131,7 +129,8 @@ class GroupRollout(Generic[T]):
         # Long documents take a while to fit: one row deals at a time, in a thread, while the engine plays the rows before.
         async with self._dealing:
             games = await asyncio.to_thread(deal_games, row, iteration, stage, budget)
-        return await play_games(games, budget, engine.generate)
+        # No game waits for another; one that can't be played ends the others.
+        return await together(play_game(game, budget, engine.generate) for game in games)
 
 
 class Meeting(Generic[T]):
@@ -187,60 +186,3 @@ class Meeting(Generic[T]):
         if len(results) != self._calls:
             raise RuntimeError(f"{len(results)} results for {self._calls} calls")
         return results
-
-
-async def play_games(games: Sequence[Game], budget: PromptBudget, generate: Generate) -> list[Played]:
-    """Play dealt games to their end, each in two waves: all performances at once, then all votes.
-
-    No game waits for another. One that the infrastructure fails is played again from the same deal, ``RETRIES`` times
-    at most.
-
-    Raises:
-        GamesFailedError: a game failed too often; the others are then given up.
-    """
-    return await together(play_game(game, budget, generate) for game in games)
-
-
-async def play_game(game: Game, budget: PromptBudget, generate: Generate) -> Played:
-    """Play one dealt game to its end.
-
-    Raises:
-        GamesFailedError: the infrastructure failed it too often.
-    """
-    reason = ""
-    for _ in range(1 + RETRIES):
-        result = await _play_once(game, budget, generate)
-        if isinstance(result, Played):
-            return result
-        reason = result.reason
-    raise GamesFailedError([(game, reason)])
-
-
-async def _play_once(game: Game, budget: PromptBudget, generate: Generate) -> Played | Failed:
-    played = Played(game, {})
-    for stage in STAGES:
-        ready = ready_for(played, stage, budget)
-        after = advance(ready, stage, await _wave(ready.game, stage, budget.sampling, generate))
-        if isinstance(after, Failed):
-            return after
-        played = after
-    return played
-
-
-async def _wave(
-    game: Game, stage: Stage, sampling: Mapping[Stage, Sampling], generate: Generate
-) -> dict[str, Reply | Failed]:
-    """Ask every seat that acts in a stage at once; answers by seat."""
-    requests = requests_of(game, stage, sampling[stage])
-    answers = await together(generate(request) for request in requests.values())
-    return dict(zip(requests, answers, strict=True))
-
-
-async def together(parts: Iterable[Awaitable[T]]) -> list[T]:
-    """Return all results, in order. The first part that raises ends the others, and so does being cancelled."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

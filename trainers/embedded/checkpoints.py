@@ -8,7 +8,7 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,18 @@ import torch
 
 from spy_env import Game, read_games, write_games
 from trainers import disk
+from trainers.config import Ckpt
 from trainers.curriculum import Curriculum
-from trainers.config import Config
-from trainers.embedded.lineup import kept_for_pool
+from trainers.embedded.lineup import pool_at
 from trainers.embedded.policy import Policy
 from trainers.run_folder import append_line, cut_after, games_file, step_named, write_games_anew
-from trainers.settings import refuse_changes
+from trainers.settings import MOVED, refuse_changes
 
-VERSION = 2
+VERSION = 3
 STATE, PROGRESS, WATCHED = "trainer_state.pt", "progress.json", "watched.jsonl"
 _STEP = re.compile(r"step_\d+")
 FIXED = (  # what a resumed run must keep
+    *MOVED.values(),
     *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
     *("rollout.temperature", "rollout.max_new_tokens", "rollout.performing", "rollout.detection"),
     *("rollout.chat_template_kwargs", "data.max_len", "data.max_samples"),
@@ -47,19 +48,18 @@ class Progress:
 class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``timings.jsonl``, ``games/``, ``checkpoints/step_N``, ``final/``."""
 
-    def __init__(self, config: Config) -> None:
-        """Open the folder of ``config``.
+    def __init__(self, ckpt: Ckpt, pool: int = 0) -> None:
+        """Open the folder that ``ckpt`` names. ``pool``: so many last checkpoints are kept for opponents to come.
 
         Raises:
             ValueError: it holds a run already and resuming isn't asked for, or it can't be written.
         """
-        self.path = Path(config.ckpt.output_dir)
+        self.path = Path(ckpt.output_dir)
         self.games, self.final = self.path / "games", self.path / "final"
-        self._checkpoints, self._keep = self.path / "checkpoints", config.ckpt.max_num
-        self._config = config
-        self._games_keep = config.ckpt.games_max_num
+        self._checkpoints, self._keep = self.path / "checkpoints", ckpt.max_num
+        self._games_keep, self._save_steps, self._pool_size = ckpt.games_max_num, ckpt.save_steps, pool
         held = self._saved() or any((self.path / name).exists() for name in ("config.json", "metrics.jsonl"))
-        if held and not config.ckpt.load_enable:
+        if held and not ckpt.load_enable:
             raise ValueError(
                 f"{self.path} holds a run already; choose another --ckpt.output_dir, or go on with --ckpt.load_enable"
             )
@@ -72,11 +72,9 @@ class RunFolder:
         except OSError as error:
             raise ValueError(f"{self.path} can't be written ({error}); choose another --ckpt.output_dir") from error
 
-    def write_config(self, config: Config, facts: dict[str, Any]) -> None:
-        """The whole config but its secrets, and facts such as versions and the weights' SHA-256."""
-        disk.write_whole(
-            self.path / "config.json", json.dumps({"config": config.without_secrets(), **facts}, indent=2) + "\n"
-        )
+    def write_config(self, settings: dict[str, Any], facts: dict[str, Any]) -> None:
+        """All settings but secrets, and facts such as versions and the weights' SHA-256."""
+        disk.write_whole(self.path / "config.json", json.dumps({"config": settings, **facts}, indent=2) + "\n")
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         """Add a line to one of ``LOGS``."""
@@ -107,7 +105,7 @@ class RunFolder:
         """The folder of the checkpoint after an iteration."""
         return self._checkpoints / f"step_{step}"
 
-    def save(self, config: Config, policy: Policy, progress: Progress) -> None:
+    def save(self, settings: dict[str, Any], policy: Policy, progress: Progress) -> None:
         """Write a checkpoint, and remove the oldest beyond ``--ckpt.max_num`` and games beyond ``--ckpt.games_max_num``."""
         with disk.new_folder(self.checkpoint_of(progress.step)) as folder:
             policy.export(folder)
@@ -119,7 +117,7 @@ class RunFolder:
                 "step": progress.step,
                 "documents": progress.documents,
                 "curriculum": json.loads(progress.curriculum.to_json()),
-                "config": config.without_secrets(),
+                "config": settings,
                 "sizes": {
                     str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
                 },
@@ -129,8 +127,7 @@ class RunFolder:
 
     def _pool(self, step: int) -> list[Path]:
         """The checkpoints that iterations after ``step`` may play against."""
-        config = self._config
-        steps = kept_for_pool(config.opponent_of.values(), step, config.ckpt.save_steps, config.opponents.pool)
+        steps = pool_at(step + 1, self._save_steps, self._pool_size) if self._pool_size else ()
         return [self.checkpoint_of(step) for step in steps]
 
     def _saved(self) -> list[Path]:
@@ -147,7 +144,7 @@ class RunFolder:
                 if step_named(file) <= step - self._games_keep:
                     file.unlink()
 
-    def resume(self, config: Config, policy: Policy) -> Progress | None:
+    def resume(self, settings: dict[str, Any], policy: Policy) -> Progress | None:
         """Load the last checkpoint, and cut lines and games written after it. None where there is none yet.
 
         Raises:
@@ -161,7 +158,7 @@ class RunFolder:
         before = f"go on from {saved[-2].name}" if saved[1:] else "begin again"
         try:
             row = _progress_of(saved[-1])
-            _refuse_changes(row["config"], json.loads(json.dumps(asdict(config))), str(saved[-1]))
+            _refuse_changes(row["config"], json.loads(json.dumps(settings)), str(saved[-1]))
             policy.load_state(_state_of(saved[-1]))
         except DamagedError as error:
             raise ValueError(f"{error}; the checkpoint is damaged: remove {saved[-1]} to {before}") from error

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
 from spy_env.render import game_text
+from trainers import settings
+from trainers.config import Config
 from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
-from trainers.config import Config
-from trainers.settings import read_config
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
+from trainers.embedded.lineup import check
 from trainers.embedded.loop import Result, train
 from trainers.embedded.policy import NotFiniteError
 from trainers.embedded.sweep import Sweep, read_sweep
@@ -91,24 +91,19 @@ def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Config:
-    """Defaults, then ``--config FILE``, then the other flags.
+    """The config of a command line.
 
     Raises:
         ValueError: the file can't be read, or a value can't be used.
     """
-    file, arguments = taken(arguments, "--config", "a file, or the shipped 'first_run'")
-    default = Config() if file is None else read_config(file)
-    return tyro.cli(
-        Config,
-        args=arguments,
-        default=default,
-        prog="spyrl train",
-        description="Train a model by playing 'Who is the spy?' on one machine. --config FILE sets defaults (TOML or JSON, or the "
-        "shipped 'first_run'); --sweep FILE trains settings x seeds (see trainers/embedded/README.md); --dry-run checks and "
-        "prints the plan.",
-        config=(tyro.conf.AvoidSubcommands,),
-        use_underscores=True,
+    config, _ = settings.parse(
+        arguments,
+        "spyrl train",
+        "Train a model by playing 'Who is the spy?' on one machine. --sweep FILE trains settings x seeds (see "
+        "trainers/embedded/README.md); --dry-run checks and prints the plan.",
     )
+    check(config)
+    return config
 
 
 def _model_folder(config: Config, display: Display) -> str:
@@ -139,7 +134,7 @@ def _plan(config: Config) -> str:
     opponents = "".join(f", {role} played by {player}" for role, player in config.opponent_of.items())
     return (
         f"{config.train.iterations} iterations of {games} games with {players} players ({config.game.task}, voters "
-        f"{config.game.voters}, schedule {config.game.schedule}{opponents}); results in {config.ckpt.output_dir}"
+        f"{config.game.voters}, schedule {config.algo.schedule}{opponents}); results in {config.ckpt.output_dir}"
     )
 
 
@@ -147,7 +142,7 @@ def _close(console: Console, config: Config, result: Result) -> None:
     if result.example:
         console.print("\nOne game in full:\n", style="bold")
         console.print(
-            game_text(result.example, reveal=True, rules=config.reward_rules),
+            game_text(result.example, reveal=True, rules=config.game.reward_rules),
             markup=False,
             highlight=False,
             soft_wrap=True,

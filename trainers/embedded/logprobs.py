@@ -1,8 +1,4 @@
-"""Log-probabilities of replies under a model, by two ways that agree: a prefix tree, or a padded batch.
-
-Dimensions: B samples, S tokens of prompt and reply, N reply tokens of all samples one after another, U distinct places
-whose logits are read, V vocabulary.
-"""
+"""Log-probabilities of replies under a model, by two ways that agree: a prefix tree, or a padded batch; and the batches."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.engines.prefix_tree import PrefixTree, Tokens, grow
+from trainers.engines.prefix_tree import PrefixTree, Tokens, grow, neighbours
 from trainers.engines.tree_attention import run_tree, unwrapped
 from trainers.samples import Sample
 
@@ -75,3 +71,26 @@ def _scores(logits_UV: Tensor, row_N: Tensor, target_N: Tensor, temperature: flo
     with torch.no_grad():
         entropy_U = torch.cat([-(some.exp() * some).sum(dim=-1) for some in logprobs_UV.split(ROWS)])
     return logprobs_UV[row_N, target_N], entropy_U[row_N]
+
+
+Pair = tuple[Sample, float]
+"""A sample and its advantage."""
+
+
+def tree_batches(pairs: Sequence[Pair], max_tokens: int, max_samples: int | None = None) -> list[list[Pair]]:
+    """Batches of neighbours in a prefix tree, of at most ``max_tokens`` of its tokens each, or of a single sample."""
+    groups = neighbours([fed(sample) for sample, _ in pairs], max_tokens, max_samples)
+    return [[pairs[i] for i in group] for group in groups]
+
+
+def padded_batches(pairs: Sequence[Pair], max_tokens: int, max_samples: int | None = None) -> list[list[Pair]]:
+    """Batches of similar length: at most ``max_tokens`` each, padding included, or a single sample."""
+    batches: list[list[Pair]] = []
+    longest = 0
+    for pair in sorted(pairs, key=lambda pair: (len(pair[0].prompt_ids), len(pair[0].ids))):
+        rows, longest = len(batches[-1]) if batches else 0, max(longest, len(fed(pair[0])))
+        if not batches or (rows + 1) * longest > max_tokens or rows == max_samples:
+            batches.append([])
+            longest = len(fed(pair[0]))
+        batches[-1].append(pair)
+    return batches

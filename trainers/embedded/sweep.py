@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.config import Config
-from trainers.settings import read_config
-from trainers.settings import from_dict
+from trainers.settings import from_dict, read_config
 
 KEYS = ("seeds", "settings", "measures", "metrics", "last")
 METRICS = ("game/accuracy", "game/readable", "completions/mean_length", "kl")  # in the table, unless others are named

@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from trainers.disk import write_whole
 from trainers.config import Config
+from trainers.disk import write_whole
 from trainers.embedded.loop import Result
 from trainers.embedded.sweep import Run, Sweep
 from trainers.metrics import Estimate

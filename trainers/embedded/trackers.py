@@ -12,15 +12,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from trainers.config import Logger, Wandb
 from trainers.disk import read_log, write_whole, writing
-from trainers.config import Config
 
 Write = Callable[[int, Mapping[str, float]], None]  # everything that is known of an iteration, once
 RECORD = "wandb.json"  # in the run's folder: its id at Weights & Biases, and the last iteration that surely is there
 
 
 @contextmanager
-def opened(config: Config, folder: Path, step: int) -> Iterator[Write]:
+def opened(logger: Logger, settings: dict[str, Any], folder: Path, step: int) -> Iterator[Write]:
     """What ``--logger`` asks for, as one function. ``folder`` is the run's; it stands after iteration ``step``.
 
     Raises:
@@ -29,10 +29,10 @@ def opened(config: Config, folder: Path, step: int) -> Iterator[Write]:
     """
     with ExitStack() as stack:
         writers = []
-        if config.logger.tensorboard_dir:
-            writers.append(stack.enter_context(_tensorboard(Path(config.logger.tensorboard_dir), step)))
-        if config.logger.wandb.project:
-            writers.append(stack.enter_context(_wandb(config, folder)))
+        if logger.tensorboard_dir:
+            writers.append(stack.enter_context(_tensorboard(Path(logger.tensorboard_dir), step)))
+        if logger.wandb.project:
+            writers.append(stack.enter_context(_wandb(logger.wandb, settings, folder)))
 
         def write(step: int, metrics: Mapping[str, float]) -> None:
             for one in writers:
@@ -60,13 +60,13 @@ def _tensorboard(folder: Path, step: int) -> Iterator[Write]:
 
 
 @contextmanager
-def _wandb(config: Config, folder: Path) -> Iterator[Write]:
+def _wandb(asked: Wandb, settings: dict[str, Any], folder: Path) -> Iterator[Write]:
     """What is there already isn't told again, since nothing can be taken back; what a killed run kept to itself is."""
     file = folder / RECORD
     record: dict[str, Any] = {"id": secrets.token_hex(4), "step": -1}
     if file.exists():
         record = json.loads(file.read_text(encoding="utf-8"))
-    run = _wandb_run(config, folder, record["id"])
+    run = _wandb_run(asked, settings, folder, record["id"])
     told = already = max(record["step"], run.starting_step - 1)  # a server knows better than a run that was killed
     write_whole(file, json.dumps(record))
 
@@ -101,12 +101,11 @@ def _of_evaluation(row: Mapping[str, Any]) -> dict[str, float]:
     return {f"eval/{name}": value for name, value in row.items() if isinstance(value, int | float)}
 
 
-def _wandb_run(config: Config, folder: Path, name: str) -> Any:
+def _wandb_run(asked: Wandb, settings: dict[str, Any], folder: Path, name: str) -> Any:
     try:
         import wandb
     except ImportError as error:
         raise ValueError("--logger.wandb.project needs wandb: pip install 'spy-env[wandb]'") from error
-    asked = config.logger.wandb
     try:
         return wandb.init(
             project=asked.project,
@@ -116,7 +115,7 @@ def _wandb_run(config: Config, folder: Path, name: str) -> Any:
             id=name,
             resume="allow",
             dir=str(folder),
-            config=config.without_secrets(),
+            config=settings,
             settings=wandb.Settings(console="off", **({"api_key": asked.key} if asked.key else {})),
         )
     except wandb.errors.Error as error:

@@ -15,11 +15,11 @@ from typing import Any
 from spy_env import Game, Stage, parse_vote
 from spy_env.diagnostics import Lead, detector_share, lead
 from trainers import disk
+from trainers.config import StageSampling, sampling_by_stage, template_options
 from trainers.corpus import Say
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.players import KINDS, SeatPlayer, engine_for, read_player
 from trainers.first_run.downloads import SMALL_MODEL, weights_sha256
-from trainers.config import StageSampling, sampling_by_stage, template_options
 from trainers.inspection.runs import Run
 from trainers.rollout import requests_of
 from trainers.settings import from_dict

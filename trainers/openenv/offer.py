@@ -16,7 +16,7 @@ from trainers.engines import Engine, Sampling
 from trainers.openenv.seat_game import SeatGame, begin
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating
-from trainers.samples import ROLES
+from spy_env.seats import ROLES
 from trainers.settings import from_dict
 
 MAX_SEATS = 100  # players or referees of a game that a client may ask for; our choice, far above any published one

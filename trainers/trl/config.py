@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from trainers.config import Data, GameConfig, StageSampling, check_room, rules_of, sampling_by_stage, start_curriculum
 from trainers.engines import Sampling
-from trainers.config import GameConfig, StageSampling, check_room, rules_of, sampling_by_stage, start_curriculum
 from trainers.settings import check_least
-from trainers.config import Data
 
 TESTED = "1.16"  # the trainer overrides private methods, which change between versions
 BY_TOKENS = ("dapo", "cispo", "vespo")  # losses that divide by the batch's tokens, so that a blank row weighs nothing

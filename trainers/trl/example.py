@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from peft import LoraConfig
 from trl import GRPOConfig
 
+from trainers.config import Data, GameConfig, StageSampling
 from trainers.first_run.downloads import small_model
-from trainers.config import GameConfig, StageSampling
-from trainers.config import Data
 from trainers.trl.config import Games
 from trainers.trl.trainer import SpyTrainer
 

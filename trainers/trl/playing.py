@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spy_env import Document, Game, Stage
-from trainers.curriculum import Curriculum
 from trainers.config import rules_of
+from trainers.curriculum import Curriculum
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 from trainers.samples import Sample
 from trainers.trl.config import Games
 from trainers.trl.progress import Progress
@@ -30,7 +30,7 @@ class Iteration:
 
 
 def own_deals(
-    documents: Sequence[Document], settings: Games, args: Any, curriculum: Curriculum, seating: Seating
+    documents: Sequence[Document], settings: Games, args: Any, curriculum: Curriculum, seating: SeatPolicies
 ) -> list[Game]:
     """The games of this process. Documents and seeds of the whole batch don't depend on the number of processes."""
     a_document = args.num_generations // settings.rows_a_game

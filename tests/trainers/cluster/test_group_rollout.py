@@ -6,11 +6,10 @@ import pytest
 from spy_env.records import to_json
 from tests.trainers.engines.counting_engine import CountingEngine
 from tests.trainers.test_rollout import SAMPLING, games
-from trainers.cluster.group_rollout import Meeting, play_game, together
-from trainers.cluster.group_rollout import play_games as play_at_once
+from trainers.cluster.group_rollout import Meeting
 from trainers.engines import Failed, Reply
 from trainers.prompt_budget import PromptBudget
-from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
+from trainers.rollout import RETRIES, GamesFailedError, SeatPolicies, play_game, rollout, together
 
 BUDGET = PromptBudget([CountingEngine()], SAMPLING)
 
@@ -23,6 +22,10 @@ def asked(engine):
         return engine.one(request)
 
     return generate
+
+
+async def play_at_once(dealt, generate):
+    return await together(play_game(game, BUDGET, generate) for game in dealt)
 
 
 async def numbered(count, played=None):
@@ -143,8 +146,8 @@ def test_a_play_with_too_few_results_is_a_bug_that_raises():
 
 
 def test_both_twins_play_the_same_games():
-    batch = play_games(games(4), Seating(CountingEngine(), SAMPLING))
-    at_once = asyncio.run(play_at_once(games(4), BUDGET, asked(CountingEngine())))
+    batch = rollout(games(4), SeatPolicies(CountingEngine(), SAMPLING))
+    at_once = asyncio.run(play_at_once(games(4), asked(CountingEngine())))
     assert [to_json(one.game) for one in at_once] == [to_json(one.game) for one in batch]
     assert [one.replies for one in at_once] == [one.replies for one in batch]
 
@@ -163,7 +166,7 @@ def test_each_stage_is_one_wave_and_no_game_waits_for_another():
 
     dealt = games(3)
     slow = dealt[0].seed
-    asyncio.run(play_at_once(dealt, BUDGET, generate))
+    asyncio.run(play_at_once(dealt, generate))
     assert most == sum(len(game.players) for game in dealt)
     first_slow = next(i for i, seed in enumerate(waves) if seed.startswith(slow))
     assert all(seed.startswith(slow) for seed in waves[first_slow:])  # the others had voted by then
@@ -174,8 +177,8 @@ def test_a_game_is_played_again_from_the_same_deal_and_the_others_are_not():
     engine = CountingEngine(
         fails=lambda request, times: request.seed == f"{game.seed}/detection/player_2" and times < RETRIES
     )
-    played = asyncio.run(play_at_once([game, other], BUDGET, asked(engine)))
-    steady = asyncio.run(play_at_once([game, other], BUDGET, asked(CountingEngine())))
+    played = asyncio.run(play_at_once([game, other], asked(engine)))
+    steady = asyncio.run(play_at_once([game, other], asked(CountingEngine())))
     assert [to_json(one.game) for one in played] == [to_json(one.game) for one in steady]
     assert engine.asked[f"{game.seed}/performing/player_1"] == 1 + RETRIES
     assert engine.asked[f"{other.seed}/performing/player_1"] == 1
@@ -197,7 +200,7 @@ def test_a_game_that_always_fails_is_named_and_ends_the_others():
     async def both():
         named = rf"game {dealt[0].seed}: player_1 in stage performing: the cable was cut"
         with pytest.raises(GamesFailedError, match=named):
-            await play_at_once(dealt, BUDGET, generate)
+            await play_at_once(dealt, generate)
         await asyncio.sleep(0.01)
         return given_up.is_set()
 

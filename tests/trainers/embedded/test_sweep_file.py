@@ -145,7 +145,7 @@ def test_what_was_run_with_other_settings_is_refused_by_name(tmp_path):
     (run.folder / "config.json").write_text(json.dumps({"config": asdict(run.config)}), encoding="utf-8")
     assert read_sweep(written(tmp_path, text.format("true")), common).runs == (run,)
     read_sweep(written(tmp_path, text.format("true") + "\nckpt.max_num = 1"), common)
-    with pytest.raises(ValueError, match=r"a/seed_0 holds a run made with --game.rae True, and now it is False; give"):
+    with pytest.raises(ValueError, match=r"a/seed_0 holds a run made with --algo.rae True, and now it is False; give"):
         read_sweep(written(tmp_path, text.format("false")), common)
 
 

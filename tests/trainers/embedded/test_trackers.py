@@ -19,6 +19,7 @@ from tests.trainers import tiny_runs, tiny_world
 from trainers.disk import read_log
 from trainers.embedded import trackers
 from trainers.embedded.display import Display
+from trainers.config import Config
 from trainers.settings import from_dict
 
 KEY = "0123456789abcdef" * 2 + "01234567"
@@ -128,8 +129,8 @@ def test_tensorboard_holds_every_iteration_of_a_stopped_run_once(place, run):
 
 def test_tensorboard_files_are_on_the_disk_after_each_iteration(tmp_path):
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    config = from_dict(trackers.Config, {"logger": {"tensorboard_dir": str(tmp_path / "board")}}, "test")
-    with trackers.opened(config, tmp_path, 0) as tell:
+    config = from_dict(Config, {"logger": {"tensorboard_dir": str(tmp_path / "board")}}, "test")
+    with trackers.opened(config.logger, config.without_secrets(), tmp_path, 0) as tell:
         tell(1, {"reward": 0.5})
         board = accumulators.EventAccumulator(str(tmp_path / "board"))
         board.Reload()

@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("torch", reason="the config of a training needs the train extra")
 
-from trainers import settings as config_module
 from trainers.config import Config
+from trainers.embedded import loop
 from trainers.embedded.sweep import read_sweep
 
-FOLDER = Path(config_module.__file__).parent
+FOLDER = Path(loop.__file__).parent
 TEXT = (FOLDER / "README.md").read_text(encoding="utf-8")
 NAMED = {flag.replace(".no_", ".") for flag in re.findall(r"--[a-z]+\.[a-z_.]*[a-z_]", TEXT)}
 
@@ -44,5 +44,5 @@ def test_every_file_that_is_linked_exists():
 def test_the_sweep_that_is_shown_can_be_read(tmp_path):
     (tmp_path / "sweep.toml").write_text(re.search(r"```toml\n(.*?)```", TEXT, re.DOTALL)[1], encoding="utf-8")
     sweep = read_sweep(str(tmp_path / "sweep.toml"), Config())
-    assert [run.config.game.rae for run in sweep.runs[:3]] == [True, False, True]
+    assert [run.config.algo.rae for run in sweep.runs[:3]] == [True, False, True]
     assert len(sweep.runs) == 9

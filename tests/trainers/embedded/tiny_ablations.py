@@ -33,7 +33,7 @@ from trainers.engines import Engine
 from trainers.engines.local import load_engine
 from trainers.metrics import average
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
@@ -148,7 +148,7 @@ def self_play(folder: Path, model: Path, seeds: Sequence[int], most: int | None,
         lines = [json.dumps({"id": document.id, "text": document.text}) for document in documents(2000)]
         (folder / "documents.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "common.json").write_text(json.dumps(_settings(folder, model, iterations)), encoding="utf-8")
-    settings = {name: {"game": game} for name, game in SETTINGS.items()}
+    settings = {name: {"algo": algo} for name, algo in SETTINGS.items()}
     (folder / "sweep.json").write_text(json.dumps({"seeds": list(seeds), "settings": settings}), encoding="utf-8")
     if command.main(["--config", str(folder / "common.json"), "--sweep", str(folder / "sweep.json")]):
         raise SystemExit("a run failed; see the sweep's table")
@@ -165,10 +165,10 @@ def _settings(folder: Path, model: Path, iterations: int = 1) -> dict[str, Any]:
     return {
         "game": {
             **{"task": TASK, "players": tiny_world.RULES.players, "voters": "referees", "referees": 8},
-            **{"schedule": "cycle", "cycle": [5, 5], "unreadable": -1.0},
+            "unreadable": -1.0,
         },
         "actor": {"model_name_or_path": str(model), "adam": {"lr": 5e-4}},
-        "algo": {"kl": {"init_coef": 0.02}},
+        "algo": {"schedule": "cycle", "cycle": [5, 5], "kl": {"init_coef": 0.02}},
         "rollout": {"batch_size": 24, "n_samples_per_prompt": 4, "max_new_tokens": 6, "micro_batch_size": 512},
         "train": {"iterations": iterations, "micro_batch_size": 512},
         "data": {"documents": str(folder / "documents.jsonl"), "max_len": 90},
@@ -197,12 +197,12 @@ def measured(engine: Engine, config: Config, deals: int) -> tuple[float, float, 
 def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[Game]:
     """The same deals on documents never trained on, the other stage played by script."""
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
-    seating = Seating(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
+    seats = SeatPolicies(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
-        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating.budget)
+        deal_to_fit(document, TASK, config.game.rules, f"measured/{i}", None, seats.budget)
         for i, document in enumerate(documents(deals, seed=99))
     ]
-    return [played.game for played in play_games(games, seating)]
+    return [played.game for played in rollout(games, seats)]
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from trainers.verl.job import prepare
 
 from spy_env import RewardRules
 from spy_env.viewer.origin import CONFIGS, origin_of
@@ -14,6 +13,7 @@ from trainers.config import Data, GameConfig, StageSampling
 from trainers.inspection.revoting import frozen_detector
 from trainers.inspection.runs import read_runs
 from trainers.trl.config import Games
+from trainers.verl.job import prepare
 
 
 class Arguments:

@@ -27,7 +27,6 @@ from tests.trainers.trl.trl_runs import (
     lines_of,
     trainer_of,
 )
-from trainers.config import start_curriculum
 from trainers.curriculum import Curriculum
 from trainers.embedded.loss import Whole
 from trainers.inspection.revoting import frozen_detector
