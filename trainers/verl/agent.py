@@ -17,7 +17,7 @@ from trainers.cluster.prompt_rows import TRAIN, PromptRow, RunSettings, Slot, fr
 from trainers.engines.encoder import Encoder
 from trainers.rollout import Played
 from trainers.verl.engine import ServedEngine
-from trainers.verl.launch import check_settings
+from trainers.verl.launch import check_as_prepared
 
 Rollouts = WeakKeyDictionary[asyncio.AbstractEventLoop, GroupRollout[AgentLoopOutput]]
 
@@ -50,7 +50,7 @@ class SpyAgentLoop(AgentLoopBase):
 
     def _arrive(self, text: str, params: Mapping[str, Any]) -> tuple[PromptRow, ServedEngine]:
         row = from_json(text)
-        check_settings(self.config, row.run, params if row.split == TRAIN else None)
+        check_as_prepared(self.config, row.run, params if row.split == TRAIN else None)
         options = row.run.template_options
         encoder = self.encoders.setdefault((id(self.tokenizer), repr(options)), Encoder(self.tokenizer, dict(options)))
         return row, ServedEngine(self.server_manager, encoder, params, row.run.deadline_s)

@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         "spyrl verl",
         "Prepare training by 'Who is the spy?' with verl 0.9.1, and print verl's command. --dry-run writes nothing.",
     )
-    check_settings(config, REFUSED_SETTINGS, (*HANDED_ON, *IN_ANOTHER_FORM))
+    check_config(config)
     folder = Path(config.ckpt.output_dir).resolve()
     model = model_of(config.actor.model_name_or_path, fetch=not dry_run, one_machine=config.actor.num_nodes == 1)
     words = command(config, folder, model)
@@ -57,6 +57,15 @@ def main(argv: Sequence[str]) -> int:
         print(f"rows: {folder / ROWS}")
     print(shlex.join(words))
     return 0
+
+
+def check_config(config: Config) -> None:
+    """Refuse settings that verl can't follow.
+
+    Raises:
+        ValueError: with the flag, its value, and the way out.
+    """
+    check_settings(config, REFUSED_SETTINGS, (*HANDED_ON, *IN_ANOTHER_FORM))
 
 
 def prepare(config: Config, folder: Path, say: Say) -> None:

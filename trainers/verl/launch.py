@@ -105,7 +105,7 @@ def overrides(config: Config, folder: Path, model: str) -> dict[str, object]:
     }
 
 
-def check_settings(verl_config: Any, run: RunSettings, params: Mapping[str, Any] | None) -> None:
+def check_as_prepared(verl_config: Any, run: RunSettings, params: Mapping[str, Any] | None) -> None:
     """Check that verl runs with the settings that the rows were prepared for.
 
     ``params`` are those by which a training sample is generated, None for an evaluation.

@@ -114,7 +114,7 @@ def games(folder, step):
 def test_iterations_bring_our_advantages_and_one_that_is_short_of_a_row_ends_the_run_at_the_next(
     cluster, model, tmp_path
 ):
-    trainer = Trainer(tmp_path, model, **{"game.schedule": "cycle", "game.cycle": (1, 1), "train.iterations": 4})
+    trainer = Trainer(tmp_path, model, **{"algo.schedule": "cycle", "algo.cycle": (1, 1), "train.iterations": 4})
     try:
         curriculum = from_json(trainer.rows["train"][0]["prompt"][0]["content"]).run.start
         for number, stage in ((1, Stage.DETECTION), (2, Stage.PERFORMING)):
