@@ -41,7 +41,7 @@ def test_only_a_death_is_a_death(monkeypatch, answer, dead):
     assert asyncio.run(look()) is dead
 
 
-def test_a_director_whose_run_cannot_begin_ends_after_its_engines_too(monkeypatch):
+def test_a_coordinator_whose_run_cannot_begin_ends_after_its_engines_too(monkeypatch):
     ended = asyncio.Event()
 
     def begin(run):

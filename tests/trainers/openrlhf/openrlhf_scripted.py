@@ -1,4 +1,4 @@
-"""OpenRLHF's rollout with the model's part said by script: its engine around our executor, no Ray and no weights.
+"""OpenRLHF's rollout with scripted replies: its engine around our executor, no Ray and no weights.
 
 Every reply ends in ids of its own, by which its sample is known wherever it turns up.
 """
@@ -34,10 +34,10 @@ class ScriptedRollout(Rollout):
 
     def __init__(self, run: RunSettings, seed: int = 0) -> None:
         self.executor = _load_agent_executor(str(AGENT))
-        self.coordinator = LocalCoordinator(run)
+        self.local = LocalCoordinator(run)
 
         async def find_coordinator(_: RunSettings) -> LocalCoordinator:
-            return self.coordinator
+            return self.local
 
         self.executor.rollout = EngineRollout(find_coordinator)  # the executor's own asks Ray for the coordinator
         self.tokenizer = tiny_world.tokenizer()

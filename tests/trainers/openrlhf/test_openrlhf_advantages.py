@@ -51,7 +51,7 @@ def run_settings(folder, samples, voters):
     return called_engines.settings(
         folder,
         game={"players": PLAYERS[samples], "voters": voters, "referees": 3},
-        start=Curriculum.start(Schedule(kind="cycle", cycle=(1, 1)), REWARDS, alpha=0.5),
+        start=Curriculum.start(Schedule("cycle", (1, 1)), REWARDS, alpha=0.5),
         sampling={
             Stage.PERFORMING: Sampling(openrlhf_scripted.PERFORMANCE),
             Stage.DETECTION: Sampling(openrlhf_scripted.VOTE),
@@ -68,7 +68,7 @@ def iterations(folder, samples, voters):
     rollout = ScriptedRollout(run)
     documents = iter(tiny_world.documents(ITERATIONS * len(ROWS)))
     for step in range(1, ITERATIONS + 1):
-        curriculum = rollout.coordinator.coordinator.curriculum
+        curriculum = rollout.local.coordinator.curriculum
         rows = [
             rollout.play(PromptRow(next(documents), f"{step}/{name}", TRAIN, run), votes)
             for name, votes in ROWS.items()

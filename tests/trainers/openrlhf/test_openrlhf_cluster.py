@@ -257,7 +257,7 @@ def state_after(run, step):
     return json.loads((Path(run.folder) / "coordinator" / f"step_{step:06d}.json").read_text())["curriculum"]
 
 
-def test_a_second_job_in_the_cluster_has_a_director_of_its_own(engines, address, model, tmp_path):
+def test_a_second_job_in_the_cluster_has_a_coordinator_of_its_own(engines, address, model, tmp_path):
     run, other = settings(tmp_path / "first"), tmp_path / "second"
     for folder in (Path(run.folder), other):
         folder.mkdir()
@@ -306,7 +306,7 @@ def test_rows_of_an_engine_that_dies_are_played_elsewhere_and_counted_once(engin
     assert_played(run, rows, step=2)
 
 
-def test_the_director_ends_when_all_engines_are_dead(engines, tmp_path):
+def test_the_coordinator_ends_when_all_engines_are_dead(engines, tmp_path):
     run = settings(tmp_path)
     first, _ = prompt_rows(run, 2)
     answers(dispatched(engines[0], first))

@@ -328,7 +328,7 @@ def test_a_call_that_never_comes_is_said_to_the_others(tmp_path, monkeypatch):
     assert not cluster.rollout._meetings
 
 
-def test_a_director_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_path):
+def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_path):
     run = settings(tmp_path, batch_size=1)
     cluster, times = Cluster(run), []
 

@@ -70,7 +70,7 @@ def resumed(world):
     folder, killed = world.place / "run", world.place / "killed"
     flags = (
         *(*world.flags, *ONE_POLICY, "--train.iterations", str(STEPS), "--ckpt.save_steps", str(SAVED)),
-        *("--game.schedule", "cycle", "--game.cycle", "2", "1"),
+        *("--algo.schedule", "cycle", "--algo.cycle", "2", "1"),
         *("--eval.games", str(HELD_OUT), "--eval.steps", "2"),
     )
     before = Training(folder, *flags).kill_at(folder / "coordinator" / "step_000003.json").steps
@@ -206,7 +206,7 @@ def test_models_and_engine_share_a_gpu_and_referees_vote(world):
     folder, steps = world.place / "colocated", 4
     flags = (
         *(*world.flags, *ONE_POLICY, "--train.colocate_all", "--train.iterations", str(steps)),
-        *("--game.schedule", "cycle", "--game.cycle", "1", "1", "--game.voters", "referees", "--game.referees", "3"),
+        *("--algo.schedule", "cycle", "--algo.cycle", "1", "1", "--game.voters", "referees", "--game.referees", "3"),
     )
     told = Training(folder, *flags).finish().steps
     assert_openrlhf_trained_these_games(told, folder, steps)
@@ -220,7 +220,7 @@ def test_generation_runs_ahead_of_training_and_the_count_still_closes(world):
     folder, steps = world.place / "ahead", 4
     flags = (
         *(*world.flags, "--train.async_enable", "--train.iterations", str(steps)),
-        *("--game.schedule", "cycle", "--game.cycle", "1", "1", "--game.voters", "civilians"),
+        *("--algo.schedule", "cycle", "--algo.cycle", "1", "1", "--game.voters", "civilians"),
         *("--eval.games", str(HELD_OUT), "--eval.steps", "2"),
     )
     told = Training(folder, *flags).finish().steps

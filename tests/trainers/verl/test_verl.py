@@ -179,7 +179,7 @@ def test_the_samples_of_a_prompt_are_the_seats_of_one_game(loops):
         assert len({tuple(output.prompt_ids) for output in game}) == 2  # civilians vote on the same bytes
 
 
-def test_a_step_that_is_not_the_directors_is_refused(loops):
+def test_a_step_that_is_not_the_coordinators_is_refused(loops):
     outputs = play(*row(loops, 0, ScriptedClient(), step=5))
     assert all("at step 5 and the coordinator at iteration 1" in str(output) for output in outputs)
     assert loops.coordinator.calls[-1] == "give_up train-0"
