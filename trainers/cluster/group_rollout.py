@@ -10,27 +10,22 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from spy_env import RewardRules, Stage
 from trainers.cluster.coordinator import Assigned, CoordinatorClient
 from trainers.cluster.prompt_rows import EVAL, PromptRow, RunSettings, Slot, deal_games, hits_of, slots_of
-from trainers.engines import Failed, Reader, Reply, Request
 from trainers.prompt_budget import PromptBudget
 from trainers.rollout import Played, play_game, together
 from trainers.samples import samples_of
+
+if TYPE_CHECKING:  # it needs torch
+    from trainers.cluster.called_engine import CalledEngine
 
 MEETING_S = 60.0  # our choice: trainers make a row's calls in one go
 T = TypeVar("T")
 AnswerOf = Callable[[Played, Slot, float, RewardRules], T]
 """A slot's reply as a trainer takes it, with the number to train on: its advantage, or in evaluations the game's hits."""
-
-
-class CalledEngine(Reader, Protocol):
-    """An engine that is asked for one reply at a time, and batches by itself."""
-
-    async def generate(self, request: Request) -> Reply | Failed:
-        """Return one reply."""
 
 
 class GroupRollout(Generic[T]):

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from typing import Any
 
 from spy_env import RewardRules
+from trainers.cluster.called_engine import CalledEngine
 from trainers.cluster.coordinator import CoordinatorClient
 from trainers.cluster.group_rollout import GroupRollout
 from trainers.cluster.prompt_rows import TRAIN, PromptRow, RunSettings, Slot, from_json, logs_of, reward_of
-from trainers.engines import Failed, Reply, Request
+from trainers.engines import Failed, Reply, Request, Sampling
 from trainers.engines.encoder import Encoder
-from trainers.engines.vllm_terms import reply_of, tokens_that_hold
+from trainers.engines.vllm_terms import reply_of
 from trainers.rollout import Played
 
 Answer = dict[str, Any]
 
 
-class CalledEngine:
-    """The engine that a call brings, with the sampling that OpenRLHF wants: one request at a time, token in, token out."""
+class VllmEngine(CalledEngine):
+    """The engine that a call brings, with ``generate(prompt_token_ids, sampling_params)``; the params are vLLM's."""
 
-    def __init__(self, llm_engine: Any, encoder: Encoder, params: Any, deadline_s: float) -> None:
-        """``llm_engine`` has ``generate(prompt_token_ids, sampling_params)``; ``params`` are vLLM's, shared by all calls."""
-        self._engine, self.encoder, self._params, self._deadline = llm_engine, encoder, params, deadline_s
+    async def call(self, prompt_ids: list[int], sampling: Sampling, stops: list[int]) -> Any:
+        """Return vLLM's finished request. OpenRLHF's minimum of one token would bend the distribution of the first."""
+        params = deepcopy(self.params)
+        params.max_tokens, params.min_tokens, params.stop_token_ids = sampling.max_new_tokens, 0, stops
+        return await self.engine.generate(prompt_ids, params)
 
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """Return the prompt's length in tokens, chat template and prefill included."""
-        return len(self.encoder.encode(prompt, prefill))
-
-    async def generate(self, request: Request) -> Reply | Failed:
-        """Return one reply. An error of the engine is the infrastructure's, and so is a reply that never comes."""
-        ids = list(self.encoder.encode(request.prompt, request.sampling.prefill))
-        try:
-            output = await asyncio.wait_for(self._engine.generate(ids, self._params_of(request)), self._deadline)
-        except TimeoutError:
-            return Failed(f"no reply within {self._deadline:g} s")
-        except Exception as error:  # vLLM and Ray raise many kinds, and no code of ours runs in there
-            return Failed(f"the engine raised {type(error).__name__}: {error}")
+    def reply(self, output: Any, request: Request) -> Reply | Failed:
+        """Return the reply in vLLM's finished request."""
         return reply_of(output, request, self.encoder)
-
-    def _params_of(self, request: Request) -> Any:
-        """Return a copy for one request. OpenRLHF's minimum of one token would bend the distribution of the first."""
-        params = deepcopy(self._params)
-        params.max_tokens, params.min_tokens = request.sampling.max_new_tokens, 0
-        params.stop_token_ids = sorted(tokens_that_hold(request.sampling.stop, self.encoder))
-        return params
 
 
 class EngineRollout(GroupRollout[Answer]):
@@ -60,12 +44,12 @@ class EngineRollout(GroupRollout[Answer]):
     async def sample(self, text: str, params: Any, max_length: int, tokenizer: Any, llm_engine: Any) -> Answer:
         """Return one sample of a row. Raises as ``join`` does."""
 
-        def arrive() -> tuple[PromptRow, CalledEngine]:
+        def arrive() -> tuple[PromptRow, VllmEngine]:
             row = from_json(text)
             _check_call(row, params, max_length)
             if self._encoder is None:  # one for the run, since it remembers prompts; every call has its own tokenizer
                 self._encoder = Encoder(tokenizer, dict(row.run.template_options))
-            return row, CalledEngine(llm_engine, self._encoder, params, row.run.deadline_s)
+            return row, VllmEngine(llm_engine, self._encoder, params, row.run.deadline_s)
 
         return await self.join(text, arrive)
 
