@@ -9,18 +9,17 @@ from tests.trainers import tiny_world
 from tests.trainers.engines.called_engines import (
     LOGPROB,
     TOKENS,
-    LocalDirection,
+    LocalCoordinator,
     ScriptedCalls,
-    invitations,
     params,
+    prompt_rows,
     settings,
 )
-from trainers.cluster import group_rollout as host_module
-from trainers.cluster.prompt_rows import to_json
-from trainers.curriculum import Curriculum
+from trainers.cluster import group_rollout
+from trainers.cluster.prompt_rows import from_json, to_json
 from trainers.disk import read_log
 from trainers.engines import Sampling
-from trainers.openrlhf.host import Host
+from trainers.openrlhf.engine import EngineRollout
 from trainers.rollout import GamesFailedError
 
 VOTERS = ("all", "civilians", "referees")
@@ -38,26 +37,23 @@ def flat(rows):
 
 
 class Cluster:
-    """A host, a director and an engine in one process."""
+    """A rollout, a coordinator and an engine in one process."""
 
     def __init__(self, run, script=None, engine="here"):
-        self.engine, self.direction, self.joined = ScriptedCalls(script), LocalDirection(run, engine), 0
+        self.engine, self.local, self.joined = ScriptedCalls(script), LocalCoordinator(run, engine), 0
 
         async def found(asked):
             self.joined += 1
             await asyncio.sleep(0)
-            return self.direction
+            return self.local
 
-        self.host = Host(found)
+        self.rollout = EngineRollout(found)
 
-    async def row(self, invitation, calls=None, sampling=None, max_length=64):
+    async def row(self, row, calls=None, sampling=None, max_length=64):
         """All calls of a row at once, as OpenRLHF makes them."""
-        text, sampling = to_json(invitation), sampling or params()
+        text, sampling = to_json(row), sampling or params()
         return await asyncio.gather(
-            *(
-                self.host.sample(text, sampling, max_length, TOKENS, self.engine)
-                for _ in range(calls or invitation.samples)
-            )
+            *(self.rollout.sample(text, sampling, max_length, TOKENS, self.engine) for _ in range(calls or row.samples))
         )
 
     async def rows(self, rows):
@@ -82,12 +78,12 @@ def test_each_call_gets_its_own_seats_tokens_and_the_advantage_of_the_curriculum
     run = settings(tmp_path, samples=samples, seed=11, game={"voters": voters, "referees": 3})
     run = in_stage(run, stage, **baselines)
     cluster = Cluster(run, by_number)
-    answers = flat(asyncio.run(cluster.rows(invitations(run, 2))))
+    answers = flat(asyncio.run(cluster.rows(prompt_rows(run, 2))))
     games = games_of(tmp_path)
     expected = run.start.advantages(games, stage)
     assert len(answers) == 2 * samples
     assert sorted(answer["reward"] for answer in answers if answer["reward"]) == pytest.approx(
-        sorted(worth for worth in expected.values() if worth)
+        sorted(advantage for advantage in expected.values() if advantage)
     )
     assert any(expected.values())
     one_game = stage is Stage.DETECTION and voters == "referees"
@@ -110,7 +106,7 @@ def test_each_call_gets_its_own_seats_tokens_and_the_advantage_of_the_curriculum
 
 def test_two_rows_with_one_text_play_their_own_games(tmp_path):
     run = settings(tmp_path)
-    first, second = invitations(run, 2)
+    first, second = prompt_rows(run, 2)
     second = replace(second, document=first.document)
     cluster = Cluster(run, by_number)
     asyncio.run(cluster.rows([first, second]))
@@ -130,7 +126,7 @@ def test_all_games_of_all_rows_are_under_way_at_once(tmp_path):
         return await generate(ids, sampling)
 
     async def within_a_minute():
-        await asyncio.wait_for(cluster.rows(invitations(run, 10)), 60)
+        await asyncio.wait_for(cluster.rows(prompt_rows(run, 10)), 60)
 
     cluster.engine.generate = once_all_perform
     asyncio.run(within_a_minute())
@@ -139,29 +135,29 @@ def test_all_games_of_all_rows_are_under_way_at_once(tmp_path):
 
 
 def test_the_engine_works_while_games_are_dealt_and_one_row_deals_at_a_time(tmp_path, monkeypatch):
-    plain, dealing, at_once, asked = host_module.deal_games, [], [], []
+    plain, dealing, at_once, asked = group_rollout.deal_games, [], [], []
 
-    def slowly(invitation, *args):
-        dealing.append(invitation.seed)
+    def slowly(row, *args):
+        dealing.append(row.seed)
         at_once.append(len(dealing))
         time.sleep(0.1)
         asked.append(len(cluster.engine.asked))
-        dealing.remove(invitation.seed)
-        return plain(invitation, *args)
+        dealing.remove(row.seed)
+        return plain(row, *args)
 
-    monkeypatch.setattr(host_module, "deal_games", slowly)
+    monkeypatch.setattr(group_rollout, "deal_games", slowly)
     cluster = Cluster(settings(tmp_path, batch_size=3))
-    asyncio.run(cluster.rows(invitations(settings(tmp_path, batch_size=3), 3)))
+    asyncio.run(cluster.rows(prompt_rows(settings(tmp_path, batch_size=3), 3)))
     assert at_once == [1, 1, 1]
     assert asked == [0, 8, 16]  # a row is played to its end while the next one is dealt
 
 
 def test_iterations_follow_one_another_and_deal_anew(tmp_path):
-    run = settings(tmp_path, game={"schedule": "cycle", "cycle": (1, 1)})
+    run = settings(tmp_path, algo={"schedule": "cycle", "cycle": (1, 1)})
     cluster = Cluster(run, by_number)
 
     async def two_epochs():
-        return [await cluster.rows(invitations(run, 2)) for _ in range(2)]
+        return [await cluster.rows(prompt_rows(run, 2)) for _ in range(2)]
 
     first, second = asyncio.run(two_epochs())
     assert {answer["extra_logs"]["game/detection"] for row in first for answer in row} == {1.0}
@@ -175,7 +171,7 @@ def test_what_is_logged_has_the_same_names_in_both_stages_and_none_of_openrlhfs(
     for stage in (Stage.PERFORMING, Stage.DETECTION):
         for split in ("train", "eval"):
             run = in_stage(settings(tmp_path / f"{stage}{split}"), stage)
-            answers = flat(asyncio.run(Cluster(run, by_number).rows(invitations(run, 2, split))))
+            answers = flat(asyncio.run(Cluster(run, by_number).rows(prompt_rows(run, 2, split))))
             names += [tuple(answer["extra_logs"]) for answer in answers]
             assert all(type(value) is float for answer in answers for value in answer["extra_logs"].values())
     assert len(set(names)) == 1
@@ -185,7 +181,7 @@ def test_what_is_logged_has_the_same_names_in_both_stages_and_none_of_openrlhfs(
 def test_what_is_logged_is_what_happened(tmp_path):
     run = settings(tmp_path, batch_size=1)
     cluster = Cluster(run, lambda number, vote: (r"\boxed{1}" if number % 2 else "kiwi") if vote else "plum")
-    (answers,) = asyncio.run(cluster.rows(invitations(run, 1)))
+    (answers,) = asyncio.run(cluster.rows(prompt_rows(run, 1)))
     (game,) = games_of(tmp_path)
     cast = [game.votes()[voter] for voter in game.trained_voters]
     for answer, seat in zip(answers, game.players, strict=True):
@@ -201,7 +197,7 @@ def test_what_is_logged_is_what_happened(tmp_path):
 def test_evaluations_take_any_number_of_calls_and_tell_the_games_accuracy(tmp_path, calls):
     run = settings(tmp_path, eval_samples=calls)
     cluster = Cluster(run, by_number)
-    rows = asyncio.run(cluster.rows(invitations(run, 2, "eval")))
+    rows = asyncio.run(cluster.rows(prompt_rows(run, 2, "eval")))
     games = list(read_games(tmp_path / "games/eval_000000.jsonl"))
     assert [len(row) for row in rows] == [calls] * 2
     assert len(games) == 2 * -(-calls // 4)
@@ -210,8 +206,8 @@ def test_evaluations_take_any_number_of_calls_and_tell_the_games_accuracy(tmp_pa
         assert row[0]["reward"] == sum(cast) / len(cast)
         begin, end = row[0]["action_ranges"][0]
         assert end - begin == len(row[0]["rollout_log_probs"]) - begin > 1
-    assert cluster.direction.calls == ["evaluated 0", "evaluated 1"]
-    assert cluster.direction.director.iteration == 1
+    assert cluster.local.calls == ["evaluated 0", "evaluated 1"]
+    assert cluster.local.coordinator.iteration == 1
 
 
 def test_the_same_deals_come_back_in_every_evaluation(tmp_path):
@@ -219,9 +215,9 @@ def test_the_same_deals_come_back_in_every_evaluation(tmp_path):
     cluster = Cluster(run, by_number)
 
     async def twice():
-        await cluster.rows(invitations(run, 2, "eval"))
+        await cluster.rows(prompt_rows(run, 2, "eval"))
         first = list(read_games(tmp_path / "games/eval_000000.jsonl"))
-        await cluster.rows(invitations(run, 2, "eval"))
+        await cluster.rows(prompt_rows(run, 2, "eval"))
         return first, list(read_games(tmp_path / "games/eval_000000.jsonl"))
 
     first, second = asyncio.run(twice())
@@ -232,7 +228,7 @@ def test_the_same_deals_come_back_in_every_evaluation(tmp_path):
 
 def test_prompts_fit_because_the_document_is_shortened_first(tmp_path):
     run = settings(tmp_path, max_len=56)
-    (row,) = invitations(run, 1)
+    (row,) = prompt_rows(run, 1)
     long = replace(row.document, text=" ".join(["plum fig pear kiwi lime date nothing"] * 40))
     cluster = Cluster(replace(run, batch_size=1))
     row = replace(row, document=long, run=replace(run, batch_size=1))
@@ -247,7 +243,7 @@ def test_replies_are_sampled_as_openrlhf_wants_but_for_length_and_stop(tmp_path)
     run = settings(tmp_path, batch_size=1, sampling=sampling)
     cluster = Cluster(run, lambda number, vote: "1}" if vote else "plum")
     shared = params(0.7)
-    asyncio.run(cluster.row(*invitations(run, 1), sampling=shared))
+    asyncio.run(cluster.row(*prompt_rows(run, 1), sampling=shared))
     asked = [each for _, each in cluster.engine.asked]
     assert [each.max_tokens for each in asked] == [6] * 4 + [4] * 4
     assert {each.min_tokens for each in asked} == {0}
@@ -262,21 +258,21 @@ def test_replies_are_sampled_as_openrlhf_wants_but_for_length_and_stop(tmp_path)
 
 def test_without_log_probabilities_none_are_handed_back(tmp_path):
     run = settings(tmp_path, batch_size=1)
-    answers = asyncio.run(Cluster(run).row(*invitations(run, 1), sampling=params(logprobs=None)))
+    answers = asyncio.run(Cluster(run).row(*prompt_rows(run, 1), sampling=params(logprobs=None)))
     assert [answer["rollout_log_probs"] for answer in answers] == [None] * 4
 
 
 def test_a_reply_that_fails_once_is_played_again_from_the_same_deal(tmp_path):
     run = settings(tmp_path, batch_size=1)
     cluster = Cluster(run, lambda number, vote: OSError("cut") if number == 2 else by_number(number, vote))
-    asyncio.run(cluster.row(*invitations(run, 1)))
+    asyncio.run(cluster.row(*prompt_rows(run, 1)))
     assert len(cluster.engine.asked) == 4 + 4 + 4
     assert [game.seed for game in games_of(tmp_path)] == ["7/1/0/0"]
 
 
 def test_a_row_that_cannot_be_played_tells_all_of_its_calls_and_the_others_go_on(tmp_path):
     run = settings(tmp_path)
-    bad, good = invitations(run, 2)
+    bad, good = prompt_rows(run, 2)
     mark = TOKENS(bad.document.text)["input_ids"]
     cluster = Cluster(run)
     generate = cluster.engine.generate
@@ -289,7 +285,7 @@ def test_a_row_that_cannot_be_played_tells_all_of_its_calls_and_the_others_go_on
     cluster.engine.generate = failing
 
     async def both():
-        calls = [cluster.host.sample(to_json(bad), params(), 64, TOKENS, cluster.engine) for _ in range(4)]
+        calls = [cluster.rollout.sample(to_json(bad), params(), 64, TOKENS, cluster.engine) for _ in range(4)]
         return await asyncio.gather(asyncio.gather(*calls, return_exceptions=True), cluster.row(good))
 
     told, answers = asyncio.run(both())
@@ -297,10 +293,10 @@ def test_a_row_that_cannot_be_played_tells_all_of_its_calls_and_the_others_go_on
     assert "game 7/1/0/0: player_" in str(told[0])
     assert "the engine raised OSError: the cable was cut" in str(told[0])
     assert len(answers) == 4
-    assert "give_up 0" in cluster.direction.calls
-    assert cluster.direction.director.iteration == 1  # nothing is scored that did not happen
+    assert "give_up 0" in cluster.local.calls
+    assert cluster.local.coordinator.iteration == 1  # nothing is scored that did not happen
     asyncio.run(Cluster.row(with_engine(cluster, generate), bad))
-    assert cluster.direction.director.iteration == 2
+    assert cluster.local.coordinator.iteration == 2
 
 
 def with_engine(cluster, generate):
@@ -313,26 +309,26 @@ def test_a_reply_that_never_comes_ends_at_the_deadline(tmp_path):
     cluster = Cluster(run, lambda number, vote: asyncio.sleep(60))
     begun = time.monotonic()
     with pytest.raises(GamesFailedError, match=r"no reply within 0\.05 s"):
-        asyncio.run(cluster.row(*invitations(run, 1)))
+        asyncio.run(cluster.row(*prompt_rows(run, 1)))
     assert time.monotonic() - begun < 3
 
 
 def test_a_call_that_never_comes_is_said_to_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(host_module, "MEETING_S", 0.05)
+    monkeypatch.setattr(group_rollout, "MEETING_S", 0.05)
     run = settings(tmp_path, batch_size=1)
     cluster = Cluster(run)
 
     async def short_of_one_then_whole():
-        (row,) = invitations(run, 1)
+        (row,) = prompt_rows(run, 1)
         with pytest.raises(TimeoutError, match="3 of the 4 calls that play together came within"):
             await cluster.row(row, calls=3)
         return await cluster.row(row)
 
     assert len(asyncio.run(short_of_one_then_whole())) == 4
-    assert not cluster.host.tables._filling
+    assert not cluster.rollout._meetings
 
 
-def test_a_director_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_path):
+def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_path):
     run = settings(tmp_path, batch_size=1)
     cluster, times = Cluster(run), []
 
@@ -340,14 +336,14 @@ def test_a_director_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_pa
         times.append(asked)
         if len(times) == 1:
             raise ValueError("the folder holds a run already")
-        return cluster.direction
+        return cluster.local
 
-    cluster.host = Host(found)
+    cluster.rollout = EngineRollout(found)
 
     async def twice():
         with pytest.raises(ValueError, match="holds a run already"):
-            await cluster.row(*invitations(run, 1))
-        await cluster.row(*invitations(run, 1))
+            await cluster.row(*prompt_rows(run, 1))
+        await cluster.row(*prompt_rows(run, 1))
 
     asyncio.run(twice())
     assert times == [run, run]
@@ -363,7 +359,7 @@ def test_a_director_that_cannot_be_reached_is_asked_again_by_the_next_row(tmp_pa
 def test_openrlhf_runs_with_what_the_rows_were_prepared_for(tmp_path, sampling, max_length, message):
     run = settings(tmp_path, batch_size=1)
     with pytest.raises(ValueError, match=message):
-        asyncio.run(Cluster(run).row(*invitations(run, 1), sampling=sampling, max_length=max_length))
+        asyncio.run(Cluster(run).row(*prompt_rows(run, 1), sampling=sampling, max_length=max_length))
 
 
 def test_sampling_that_bends_the_distribution_is_refused(tmp_path):
@@ -371,32 +367,25 @@ def test_sampling_that_bends_the_distribution_is_refused(tmp_path):
     bent = params()
     bent.top_p = 0.9
     with pytest.raises(ValueError, match=r"--rollout.top_p 0\.9"):
-        asyncio.run(Cluster(run).row(*invitations(run, 1), sampling=bent))
+        asyncio.run(Cluster(run).row(*prompt_rows(run, 1), sampling=bent))
 
 
 def test_evaluations_have_a_temperature_of_their_own(tmp_path):
     run = settings(tmp_path, eval_rows=1)
-    assert len(asyncio.run(Cluster(run).row(*invitations(run, 1, "eval"), sampling=params(0.6)))) == 3
+    assert len(asyncio.run(Cluster(run).row(*prompt_rows(run, 1, "eval"), sampling=params(0.6)))) == 3
 
 
 @pytest.mark.parametrize("text", ["Summarise this.", "[1]", '{"version": 2}', "{}"])
-def test_a_row_that_is_no_invitation_is_told_what_to_do(tmp_path, text):
+def test_a_prompt_that_is_no_row_is_refused_with_the_way_out(tmp_path, text):
     cluster = Cluster(settings(tmp_path))
     with pytest.raises(ValueError, match=r"spyrl openrlhf|same spy-env"):
-        asyncio.run(cluster.host.sample(text, params(), 64, TOKENS, cluster.engine))
+        asyncio.run(cluster.rollout.sample(text, params(), 64, TOKENS, cluster.engine))
 
 
-@pytest.mark.parametrize("name", ["rae", "performing", "cycle"])
-def test_an_invitation_comes_back_as_it_was(tmp_path, name):
-    from trainers.cluster.prompt_rows import from_json
-
-    game = {
-        "rae": {"rae": False},
-        "performing": {"schedule": "performing"},
-        "cycle": {"schedule": "cycle", "cycle": (2, 3)},
-    }
-    run = settings(tmp_path, game={} if name == "rae" else game[name], template_options={"enable_thinking": False})
-    if name == "rae":
-        run = replace(run, start=Curriculum.start(run.start.schedule, run.start.rewards, rae=False))
-    (row,) = invitations(run, 1)
+@pytest.mark.parametrize(
+    "algo", [{"rae": False}, {"schedule": "performing"}, {"schedule": "cycle", "cycle": (2, 3)}], ids=str
+)
+def test_a_row_comes_back_as_it_was(tmp_path, algo):
+    run = settings(tmp_path, algo=algo, template_options={"enable_thinking": False})
+    (row,) = prompt_rows(run, 1)
     assert from_json(to_json(row)) == row

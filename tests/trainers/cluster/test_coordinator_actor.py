@@ -1,4 +1,4 @@
-"""Which engines the director takes for dead, by what Ray answers when it looks. What follows, the cluster's tests see."""
+"""Which engines the coordinator takes for dead, by what Ray answers when it looks. What follows, the cluster's tests see."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytest.importorskip("ray", reason="its errors are told apart")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-from trainers.cluster import coordinator_actor as director_actor
-from trainers.cluster.coordinator_actor import DirectorActor
+from trainers.cluster import coordinator_actor
+from trainers.cluster.coordinator_actor import CoordinatorActor
 
 pytestmark = pytest.mark.openrlhf
 
@@ -33,15 +33,15 @@ def test_only_a_death_is_a_death(monkeypatch, answer, dead):
         return answer or await asyncio.sleep(60)
 
     async def look():
-        director = DirectorActor()
-        director._engines["engine"] = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=ready))
-        return await director._dead("engine")
+        coordinator = CoordinatorActor()
+        coordinator._engines["engine"] = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=ready))
+        return await coordinator._dead("engine")
 
-    monkeypatch.setattr(director_actor, "WATCH_S", 0.2)
+    monkeypatch.setattr(coordinator_actor, "WATCH_S", 0.2)
     assert asyncio.run(look()) is dead
 
 
-def test_a_director_whose_run_cannot_begin_ends_after_its_engines_too(monkeypatch):
+def test_a_coordinator_whose_run_cannot_begin_ends_after_its_engines_too(monkeypatch):
     ended = asyncio.Event()
 
     def begin(run):
@@ -53,12 +53,12 @@ def test_a_director_whose_run_cannot_begin_ends_after_its_engines_too(monkeypatc
     async def join():
         engine = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=died))
         with pytest.raises(ValueError, match="holds a run already"):
-            await DirectorActor().join(None, "engine", engine)
+            await CoordinatorActor().join(None, "engine", engine)
         await asyncio.wait_for(ended.wait(), 5)
 
     here = SimpleNamespace(get_runtime_context=lambda: SimpleNamespace(current_actor="this one"))
-    here.kill, here.exceptions = lambda actor: ended.set(), director_actor.ray.exceptions
-    monkeypatch.setattr(director_actor, "ray", here)
-    monkeypatch.setattr(director_actor, "Director", begin)
-    monkeypatch.setattr(director_actor, "WATCH_S", 0.05)
+    here.kill, here.exceptions = lambda actor: ended.set(), coordinator_actor.ray.exceptions
+    monkeypatch.setattr(coordinator_actor, "ray", here)
+    monkeypatch.setattr(coordinator_actor, "Coordinator", begin)
+    monkeypatch.setattr(coordinator_actor, "WATCH_S", 0.05)
     asyncio.run(join())

@@ -71,8 +71,8 @@ def test_adapters_on_tied_embeddings_are_refused_and_on_untied_ones_merged(folde
 class Keeps(SharedEngine):
     """An engine that keeps what it is given."""
 
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments, **options) -> None:
+        super().__init__(*arguments, **options)
         self.taken: list[dict[str, torch.Tensor]] = []
 
     def take(self, weights):
@@ -83,7 +83,7 @@ class Keeps(SharedEngine):
 def test_an_engine_is_given_the_weights_at_the_start_after_each_update_and_after_a_resume(
     folders, adaptation, monkeypatch
 ):
-    monkeypatch.setattr(policy_module, "engine_for", lambda policy, encoder: Keeps(policy, encoder))
+    monkeypatch.setattr(policy_module, "SharedEngine", Keeps)
     policy = policy_of(folders["llama"], actor=ACTOR, train={"batch_size": 4}, **ADAPTATIONS[adaptation])
     for times in (1, 2, 3):
         assert len(policy.engine.taken) == times

@@ -6,23 +6,26 @@ import pytest
 from spy_env.records import to_json
 from tests.trainers.engines.counting_engine import CountingEngine
 from tests.trainers.test_rollout import SAMPLING, games
-from trainers.cluster.group_rollout import Table, play_game, together
-from trainers.cluster.group_rollout import play_games as play_at_once
+from trainers.cluster.group_rollout import Meeting
 from trainers.engines import Failed, Reply
 from trainers.prompt_budget import PromptBudget
-from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
+from trainers.rollout import RETRIES, GamesFailedError, SeatPolicies, play_game, rollout, together
 
 BUDGET = PromptBudget([CountingEngine()], SAMPLING)
 
 
 def asked(engine):
-    """A counting engine as a table asks it, one request at a time."""
+    """A counting engine that is asked for one reply at a time."""
 
     async def generate(request):
         await asyncio.sleep(0)
         return engine.one(request)
 
     return generate
+
+
+async def play_at_once(dealt, generate):
+    return await together(play_game(game, BUDGET, generate) for game in dealt)
 
 
 async def numbered(count, played=None):
@@ -32,14 +35,14 @@ async def numbered(count, played=None):
         await asyncio.sleep(0)
         return list(range(count))
 
-    return Table(count, play, 5.0)
+    return Meeting(count, play, 5.0)
 
 
 def test_calls_get_the_results_in_the_order_in_which_they_came_and_the_play_is_one():
     async def meet():
         played = []
-        table = await numbered(5, played)
-        return await asyncio.gather(*(table.join() for _ in range(5))), played
+        meeting = await numbered(5, played)
+        return await asyncio.gather(*(meeting.join() for _ in range(5))), played
 
     assert asyncio.run(meet()) == ([0, 1, 2, 3, 4], [5])
 
@@ -47,56 +50,56 @@ def test_calls_get_the_results_in_the_order_in_which_they_came_and_the_play_is_o
 def test_nothing_is_played_before_all_have_come():
     async def meet():
         played = []
-        table = await numbered(2, played)
-        first = asyncio.create_task(table.join())
+        meeting = await numbered(2, played)
+        first = asyncio.create_task(meeting.join())
         await asyncio.sleep(0.01)
         before = list(played)
-        return before, table.open, await table.join(), await first
+        return before, meeting.open, await meeting.join(), await first
 
     assert asyncio.run(meet()) == ([], True, 1, 0)
 
 
-def test_a_call_too_many_is_refused_and_takes_nobodys_place():
+def test_a_call_too_many_is_refused_and_takes_nobodys_result():
     async def meet():
-        table = await numbered(1)
-        await table.join()
-        assert not table.open
-        await table.join()
+        meeting = await numbered(1)
+        await meeting.join()
+        assert not meeting.open
+        await meeting.join()
 
-    with pytest.raises(RuntimeError, match="all 1 places of the table are taken"):
+    with pytest.raises(RuntimeError, match="all 1 calls have come"):
         asyncio.run(meet())
 
 
-def test_a_table_that_all_have_left_is_not_open():
+def test_a_meeting_that_all_have_left_is_not_open():
     async def meet():
-        table = await numbered(2)
-        only = asyncio.create_task(table.join())
+        meeting = await numbered(2)
+        only = asyncio.create_task(meeting.join())
         await asyncio.sleep(0)
         only.cancel()
         await asyncio.wait([only])
-        assert not table.open  # its play is being cancelled, and isn't over yet
-        await table.join()
+        assert not meeting.open  # its play is being cancelled, and isn't over yet
+        await meeting.join()
 
-    with pytest.raises(RuntimeError, match="or it has been left"):
+    with pytest.raises(RuntimeError, match="or all that came have left"):
         asyncio.run(meet())
 
 
-def test_what_the_play_raises_every_call_raises():
+def test_an_error_of_the_play_is_raised_by_every_call():
     async def meet():
         async def play():
             raise GamesFailedError([])
 
-        table = Table(3, play, 5.0)
-        return await asyncio.gather(*(table.join() for _ in range(3)), return_exceptions=True)
+        meeting = Meeting(3, play, 5.0)
+        return await asyncio.gather(*(meeting.join() for _ in range(3)), return_exceptions=True)
 
     assert [type(told) for told in asyncio.run(meet())] == [GamesFailedError] * 3
 
 
 def test_a_call_that_never_comes_strands_nobody():
     async def meet():
-        table = Table(3, lambda: asyncio.sleep(0), 0.05)
-        told = await asyncio.gather(table.join(), table.join(), return_exceptions=True)
-        return told, table.open
+        meeting = Meeting(3, lambda: asyncio.sleep(0), 0.05)
+        told = await asyncio.gather(meeting.join(), meeting.join(), return_exceptions=True)
+        return told, meeting.open
 
     begun = time.monotonic()
     told, still_open = asyncio.run(meet())
@@ -117,8 +120,8 @@ def test_a_cancelled_call_leaves_its_mates_playing_and_the_last_one_ends_the_pla
                 ended.set()
             return [1, 2]
 
-        table = Table(2, play, 5.0)
-        calls = [asyncio.create_task(table.join()) for _ in range(2)]
+        meeting = Meeting(2, play, 5.0)
+        calls = [asyncio.create_task(meeting.join()) for _ in range(2)]
         await asyncio.sleep(0.01)
         calls[0].cancel()
         await asyncio.sleep(0.01)
@@ -135,16 +138,16 @@ def test_a_play_with_too_few_results_is_a_bug_that_raises():
         async def play():
             return [1]
 
-        table = Table(2, play, 5.0)
-        await asyncio.gather(table.join(), table.join())
+        meeting = Meeting(2, play, 5.0)
+        await asyncio.gather(meeting.join(), meeting.join())
 
     with pytest.raises(RuntimeError, match="1 results for 2 calls"):
         asyncio.run(meet())
 
 
 def test_both_twins_play_the_same_games():
-    batch = play_games(games(4), Seating(CountingEngine(), SAMPLING))
-    at_once = asyncio.run(play_at_once(games(4), BUDGET, asked(CountingEngine())))
+    batch = rollout(games(4), SeatPolicies(CountingEngine(), SAMPLING))
+    at_once = asyncio.run(play_at_once(games(4), asked(CountingEngine())))
     assert [to_json(one.game) for one in at_once] == [to_json(one.game) for one in batch]
     assert [one.replies for one in at_once] == [one.replies for one in batch]
 
@@ -163,7 +166,7 @@ def test_each_stage_is_one_wave_and_no_game_waits_for_another():
 
     dealt = games(3)
     slow = dealt[0].seed
-    asyncio.run(play_at_once(dealt, BUDGET, generate))
+    asyncio.run(play_at_once(dealt, generate))
     assert most == sum(len(game.players) for game in dealt)
     first_slow = next(i for i, seed in enumerate(waves) if seed.startswith(slow))
     assert all(seed.startswith(slow) for seed in waves[first_slow:])  # the others had voted by then
@@ -174,8 +177,8 @@ def test_a_game_is_played_again_from_the_same_deal_and_the_others_are_not():
     engine = CountingEngine(
         fails=lambda request, times: request.seed == f"{game.seed}/detection/player_2" and times < RETRIES
     )
-    played = asyncio.run(play_at_once([game, other], BUDGET, asked(engine)))
-    steady = asyncio.run(play_at_once([game, other], BUDGET, asked(CountingEngine())))
+    played = asyncio.run(play_at_once([game, other], asked(engine)))
+    steady = asyncio.run(play_at_once([game, other], asked(CountingEngine())))
     assert [to_json(one.game) for one in played] == [to_json(one.game) for one in steady]
     assert engine.asked[f"{game.seed}/performing/player_1"] == 1 + RETRIES
     assert engine.asked[f"{other.seed}/performing/player_1"] == 1
@@ -197,7 +200,7 @@ def test_a_game_that_always_fails_is_named_and_ends_the_others():
     async def both():
         named = rf"game {dealt[0].seed}: player_1 in stage performing: the cable was cut"
         with pytest.raises(GamesFailedError, match=named):
-            await play_at_once(dealt, BUDGET, generate)
+            await play_at_once(dealt, generate)
         await asyncio.sleep(0.01)
         return given_up.is_set()
 
