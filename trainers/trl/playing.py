@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spy_env import Document, Game, Stage
-from trainers.config import rules_of
 from trainers.curriculum import Curriculum
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
@@ -42,7 +41,7 @@ def own_deals(
         deal_to_fit(
             document,
             settings.game.task,
-            rules_of(settings.game),
+            settings.game.rules,
             f"{args.seed}/{step}/{i}",
             curriculum.trained,
             seating.budget,

@@ -22,7 +22,6 @@ from trl import GRPOConfig, GRPOTrainer
 from spy_env import Document
 from spy_env.viewer.origin import CONFIGS
 from trainers import disk
-from trainers.config import start_curriculum
 from trainers.corpus import Corpus
 from trainers.engines.encoder import Encoder
 from trainers.engines.local import LocalEngine
@@ -58,7 +57,7 @@ class SpyTrainer(GRPOTrainer):
         check_args(args, games)
         self.settings = games
         self._began_with = model if isinstance(model, str) else str(getattr(model.config, "_name_or_path", ""))
-        self.progress = Progress(0, start_curriculum(games.game, args.seed))
+        self.progress = Progress(0, games.algo.start(games.game.reward_rules, args.seed))
         data = games.data
         self._corpus = Corpus(games.game.task, data.documents, data.input_key, limit=data.max_samples)
         self._documents: Iterator[Document] = iter(())
