@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from math import isfinite
+from math import inf
 from typing import Any
 
 _BOUNDS = {  # by name: what must hold of a value and the bound, and how the message puts it
@@ -47,7 +47,7 @@ def _check_number(name: str, value: Any, bounds: dict[str, float], hint: str) ->
     numbers = value if isinstance(value, tuple) else (value,)
     if all(
         isinstance(number, (int, float))
-        and isfinite(number)
+        and -inf < number < inf
         and all(_BOUNDS[b][0](number, bound) for b, bound in bounds.items())
         for number in numbers
     ):

@@ -17,8 +17,8 @@ from spy_env.ranges import check_ranges, choice, ranged
 from spy_env.seats import ROLES
 from trainers.curriculum import Curriculum, Schedule
 from trainers.engines import Sampling
+from trainers.small_model import SMALL_MODEL
 
-SMALL_MODEL = "smollm2-135m"  # the first run's, fetched where it is named
 LOWEST_IN_VLLM = 0.01  # vLLM samples at this temperature where it is told a lower one
 
 
@@ -41,12 +41,12 @@ class GameConfig(Rules):
 
     @property
     def rules(self) -> Rules:
-        """The rules alone, the task's defaults not yet filled in."""
+        """The rules alone; the task's defaults aren't filled in yet."""
         return Rules(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Rules)})
 
     @property
     def reward_rules(self) -> RewardRules:
-        """The preset, with the prices that were given."""
+        """The preset, with the given prices in place of its own."""
         prices = {f.name: getattr(self, f.name) for f in dataclasses.fields(RewardRules)}
         given = {name: price for name, price in prices.items() if price is not None}
         return dataclasses.replace(PRESETS[self.rewards], **given)
@@ -75,18 +75,16 @@ class Adam:
 class Actor:
     """The model that is trained: the learner, who plays all seats that no opponent plays."""
 
-    model_name_or_path: str = (
-        SMALL_MODEL  # a folder (on a cluster one that every node sees), a hub id, or "smollm2-135m"
-    )
+    # a folder (on a cluster one that every node sees), a hub id, or "smollm2-135m"
+    model_name_or_path: str = SMALL_MODEL
     adam: Adam = field(default_factory=Adam)
     max_norm: float = ranged(1.0, above=0)  # gradients are clipped to this norm
     eps_clip: float = ranged(0.2, above=0)
     loss_agg_mode: str = choice("token-mean", "seq-mean-token-mean")
     ratio: str = choice("token", "sequence", "sequence-mean")  # "sequence" is Eq 8
     gradient_checkpointing_enable: bool = False
-    shared_prompts: str = choice(
-        "auto", "cascade", "mask", "off"
-    )  # how the tokens that samples share are computed once
+    # how the tokens that samples share are computed once
+    shared_prompts: str = choice("auto", "cascade", "mask", "off")
     num_nodes: int = ranged(1, least=1)  # of a cluster
     num_gpus_per_node: int = ranged(8, least=1)  # of a cluster
 
@@ -98,22 +96,18 @@ class Rollout:
     batch_size: int = ranged(8, least=1)  # documents per iteration
     n_samples_per_prompt: int = ranged(5, least=1)  # samples per document; games = batch_size x this / players
     max_new_tokens: int = ranged(512, least=1)
-    temperature: float = ranged(
-        1.0, above=0
-    )  # the trainer divides its logits by the same; nothing else bends the distribution
-    micro_batch_size: int | None = ranged(
-        None, least=1
-    )  # replies generated at a time (default 32); OpenRLHF: samples scored at a time
-    max_tokens_per_gpu: int | None = ranged(
-        None, least=1
-    )  # tokens of their prompts and replies at a time (default 32768)
+    # the trainer divides its logits by the same; nothing else bends the distribution
+    temperature: float = ranged(1.0, above=0)
+    # replies generated at a time (default 32); OpenRLHF: samples scored at a time
+    micro_batch_size: int | None = ranged(None, least=1)
+    # tokens of their prompts and replies at a time (default 32768)
+    max_tokens_per_gpu: int | None = ranged(None, least=1)
     performing: StageSampling = field(default_factory=StageSampling)
     detection: StageSampling = field(default_factory=StageSampling)
     chat_template_kwargs: str = "{}"  # JSON for the chat template, such as {"enable_thinking": false}
     engine: str = choice("transformers", "vllm")  # vLLM runs in the trainer's process; on a cluster it always generates
-    deadline_s: float = ranged(
-        1800.0, least=1
-    )  # on a cluster: seconds that one reply may take, its wait for the engine included
+    # on a cluster: seconds that one reply may take, its wait for the engine included
+    deadline_s: float = ranged(1800.0, least=1)
 
 
 @dataclass(frozen=True)
@@ -138,7 +132,7 @@ class Algo(Schedule):
         super().__post_init__()
 
     def start(self, rewards: RewardRules, seed: int) -> Curriculum:
-        """The curriculum before the first iteration; ``seed`` is of the control that deals advantages out at random."""
+        """Return the curriculum before the first iteration. ``seed`` is for the control, which deals advantages out at random."""
         schedule = Schedule(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Schedule)})
         shuffle_seed = seed if self.shuffle_advantages else None
         return Curriculum.start(schedule, rewards, self.rae, self.alpha, self.normalise_performing, shuffle_seed)
@@ -149,16 +143,12 @@ class Train:
     """How the model is updated."""
 
     iterations: int = ranged(100, least=1)
-    batch_size: int | None = ranged(
-        None, least=1
-    )  # samples per optimizer step; default all of an iteration: one update
-    max_tokens_per_gpu: int | None = ranged(
-        None, least=1
-    )  # tokens computed at a time (or one sample), each shared one counted once;
-    # default: twice --data.max_len, at least 4096. Games that share little are computed some 2,000 at a time anyway
-    micro_batch_size: int | None = ranged(
-        None, least=1
-    )  # samples computed at a time; default: as many as those tokens hold
+    # samples per optimizer step; default all of an iteration: one update
+    batch_size: int | None = ranged(None, least=1)
+    # tokens computed at a time (or one sample), each shared one counted once; default: twice --data.max_len, at least 4096
+    max_tokens_per_gpu: int | None = ranged(None, least=1)
+    # samples computed at a time; default: as many as those tokens hold
+    micro_batch_size: int | None = ranged(None, least=1)
     max_epochs: int = ranged(1, least=1)  # passes over an iteration's samples
     seed: int = ranged(42)
     max_minutes: float | None = ranged(None, least=0)  # stop after the iteration that passes this; default: never
@@ -171,9 +161,8 @@ class Train:
 class Data:
     """The corpus."""
 
-    documents: str | None = (
-        None  # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
-    )
+    # .jsonl, folder of text files, id:config:split:column, or "aclsum"; default the task's own
+    documents: str | None = None
     input_key: str = "text"  # the field of a JSONL row that holds the text
     max_len: int = ranged(4096, least=1)  # prompt + reply in tokens; documents are shortened to fit
     max_samples: int | None = ranged(None, least=1)  # use only the first documents
@@ -186,9 +175,8 @@ class Eval:
     games: int = ranged(0, least=0)  # 0: none. The first documents of the corpus are held out, one per game
     steps: int | None = ranged(None, least=1)  # also every so many iterations
     opponent: str = ""  # also the learner against this one, on either side: as in --opponents, but for "past"
-    n_samples_per_prompt: int | None = ranged(
-        None, least=1
-    )  # OpenRLHF: calls per document; default players, which is one game
+    # OpenRLHF: calls per document; default players, which is one game
+    n_samples_per_prompt: int | None = ranged(None, least=1)
     temperature: float | None = ranged(None, above=0)  # OpenRLHF; default --rollout.temperature
 
 
@@ -199,9 +187,8 @@ class Ckpt:
     output_dir: str = "outputs/run"  # on a cluster every node must see it under the same name
     save_steps: int = ranged(10, least=1)
     max_num: int = ranged(3, least=1)  # checkpoints kept
-    games_max_num: int | None = ranged(
-        None, least=1
-    )  # iterations whose games are kept when a checkpoint is saved; default all
+    # iterations whose games are kept when a checkpoint is saved; default all
+    games_max_num: int | None = ranged(None, least=1)
     load_enable: bool = False  # go on from the last checkpoint in output_dir
 
 
@@ -252,23 +239,20 @@ class OpponentsConfig:
     spy: str = ""
     civilian: str = ""
     referee: str = ""
-    pool: int = ranged(
-        5, least=1
-    )  # "past" is one of so many last checkpoints (every --ckpt.save_steps), which are kept for it
+    # "past" is one of so many last checkpoints (every --ckpt.save_steps), which are kept for it
+    pool: int = ranged(5, least=1)
 
 
 @dataclass(frozen=True)
 class Vllm:
     """vLLM's engines. Their model length is --data.max_len."""
 
-    gpu_memory_utilization: float | None = ranged(
-        None, above=0, most=1
-    )  # share of a GPU for weights and cache (default 0.4)
+    # share of a GPU for weights and cache (default 0.4)
+    gpu_memory_utilization: float | None = ranged(None, above=0, most=1)
     enforce_eager: bool = False  # no CUDA graphs; always so on a CPU
     enable_prefix_caching: bool = True  # prompts that begin alike are computed once
-    num_engines: int | None = ranged(
-        None, least=1
-    )  # OpenRLHF; default: with --train.colocate_all as many as fill the GPUs, else 1
+    # OpenRLHF; default: with --train.colocate_all as many as fill the GPUs, else 1
+    num_engines: int | None = ranged(None, least=1)
     tensor_parallel_size: int = ranged(1, least=1)  # OpenRLHF: GPUs per engine
 
 
@@ -320,25 +304,25 @@ class Config:
 
     @property
     def tokens_at_a_time(self) -> int:
-        """Of an update on one device: enough for a game whose samples share their prompts."""
+        """Tokens of an update on one device computed at a time: enough for a game whose samples share their prompts."""
         return self.train.max_tokens_per_gpu or max(4096, 2 * self.data.max_len)
 
     @property
     def samples_per_iteration(self) -> int:
-        """Documents times samples per document."""
+        """Samples per iteration: documents times samples per document."""
         return self.rollout.batch_size * self.rollout.n_samples_per_prompt
 
     @property
     def games_per_iteration(self) -> int:
-        """Samples by players per game."""
+        """Games per iteration: samples by players."""
         return self.samples_per_iteration // self.game.players
 
     def start_curriculum(self) -> Curriculum:
-        """The curriculum before the first iteration."""
+        """Return the curriculum before the first iteration."""
         return self.algo.start(self.game.reward_rules, self.train.seed)
 
     def without_secrets(self) -> dict[str, Any]:
-        """All settings as nested dicts, as they may be written and shown."""
+        """Return all settings as nested dicts, without secrets, so that they may be written and shown."""
         row = dataclasses.asdict(self)
         row["logger"]["wandb"]["key"] = None
         return row
@@ -347,7 +331,7 @@ class Config:
 def sampling_by_stage(
     max_new_tokens: int, temperature: float, performing: StageSampling, detection: StageSampling
 ) -> dict[Stage, Sampling]:
-    """Sampling by stage; a stage's own length goes before the one for both.
+    """Return the sampling of each stage; a stage's own length overrides the one for both.
 
     Raises:
         ValueError: a value that nothing can be sampled with.
@@ -364,7 +348,7 @@ def sampling_by_stage(
 
 
 def template_options(text: str) -> dict[str, Any]:
-    """The options of the chat template in ``--rollout.chat_template_kwargs``.
+    """Read the options of the chat template from ``--rollout.chat_template_kwargs``.
 
     Raises:
         ValueError: it isn't a JSON object.
@@ -379,7 +363,7 @@ def template_options(text: str) -> dict[str, Any]:
 
 
 def check_budget(max_len: int, players: int, sampling: Mapping[Stage, Sampling]) -> None:
-    """A vote's prompt holds all performances, at worst each of full length, and no prompt is ever cut.
+    """Check that a document has room beside a ballot of performances of full length, since no prompt is ever cut.
 
     Raises:
         ValueError: replies alone take all the tokens there are.

@@ -17,7 +17,7 @@ from spy_env.ranges import check_ranges, choice, ranged
 
 SCHEDULES = ("hysteresis", "cycle", "detection", "performing", "joint")
 Key = tuple[str, Seat]
-"""A sample within its stage: the game's seed and the seat."""
+"""Names a sample within its stage: the game's seed and the seat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +57,20 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """An exponential moving average, unbiased: it weighs only what it has seen. Equal values give exactly that value."""
+    """An unbiased exponential moving average: only values seen have weight. Equal values give exactly that value."""
 
     value: float = 0.0  # 0 before the first
     weight: float = 0.0
 
     def after(self, value: float, rho: float) -> Average:
-        """The average with one more value."""
+        """Return the average with one more value."""
         weight = rho * self.weight + 1 - rho
         return Average(self.value + (1 - rho) / weight * (value - self.value), weight)
 
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """Settings, and the state of a run so far."""
+    """The settings of the algorithm, and the state of a run so far."""
 
     schedule: Schedule = field(default_factory=Schedule)
     rewards: RewardRules = field(default_factory=RewardRules)
@@ -81,7 +81,7 @@ class Curriculum:
         None  # deal each stage's advantages out at random by this seed (the control); None: don't
     )
     iteration: int = 0
-    stage: Stage = Stage.DETECTION  # of the coming iteration; under "joint" it says nothing
+    stage: Stage = Stage.DETECTION  # of the coming iteration; without meaning under "joint"
     since: int = 0  # iterations already spent in this stage
     forced: int = 0  # switches because patience ran out
     accuracy: Average = Average()
@@ -98,22 +98,22 @@ class Curriculum:
         normalise_performing: bool = False,
         shuffle_seed: int | None = None,
     ) -> Curriculum:
-        """The state before the first iteration: detection first, unless performing alone is trained."""
+        """Return the state before the first iteration: detection comes first, unless performing alone is trained."""
         first = Stage.PERFORMING if schedule.schedule == "performing" else Stage.DETECTION
         return cls(schedule, rewards, rae, alpha, normalise_performing, shuffle_seed, stage=first)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """What the coming iteration trains."""
+        """The stages that the coming iteration trains."""
         return (Stage.PERFORMING, Stage.DETECTION) if self.schedule.schedule == "joint" else (self.stage,)
 
     @property
     def trained(self) -> Stage | None:
-        """What a game of the coming iteration records as trained; None where both stages are."""
+        """The stage that games of the coming iteration record as trained; None if both are."""
         return None if self.schedule.schedule == "joint" else self.stage
 
     def advantages(self, games: Sequence[Game], stage: Stage, roles: Collection[str] | None = None) -> dict[Key, float]:
-        """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them.
+        """Return the advantage of every trained reply of a stage, by game and seat. Baselines are read, not moved.
 
         They are computed over all players of a game; given ``roles``, the learner's, the others' are left out.
         """
@@ -136,7 +136,7 @@ class Curriculum:
         return detection_advantages(game, self.rewards)
 
     def after(self, games: Sequence[Game]) -> Curriculum:
-        """The state after an iteration: averages and baselines moved once, in both stages, and the next stage chosen."""
+        """Return the state after an iteration: averages and baselines move once, in both stages, and the stage may change."""
         votes = [(vote, game.spy) for game in games for seat, vote in game.votes().items() if seat != game.spy]
         right = sum(vote == spy for vote, spy in votes) / len(votes)
         abstained = sum(vote == ABSTAIN for vote, _ in votes) / len(votes)
@@ -170,7 +170,7 @@ class Curriculum:
         return replace(self, stage=other, since=0, forced=self.forced + forced)
 
     def _due(self) -> tuple[bool, bool]:
-        """Whether the stage changes now, and whether patience alone made it."""
+        """Return whether the stage changes now, and whether only because patience ran out."""
         schedule = self.schedule
         if schedule.schedule == "cycle":
             return self.since >= schedule.cycle[self.stage is Stage.PERFORMING], False
@@ -184,12 +184,12 @@ class Curriculum:
         return earned or self.since >= schedule.patience, not earned
 
     def to_json(self) -> str:
-        """The whole record as JSON."""
+        """Return the whole record as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Curriculum:
-        """What ``to_json`` wrote, exactly."""
+        """Read the record that ``to_json`` wrote, exactly."""
         row = json.loads(text)
         schedule = Schedule(**{**row["schedule"], "cycle": tuple(row["schedule"]["cycle"])})
         return cls(
@@ -205,7 +205,7 @@ class Curriculum:
 
 
 def dealt_out(earned: Mapping[Key, float], rng: Random) -> dict[Key, float]:
-    """The same values, each with another sample by chance; in whatever order the games of a batch come."""
+    """Deal the same values out to the samples at random, whatever the order of the games in the batch."""
     keys = sorted(earned)
     values = [earned[key] for key in keys]
     rng.shuffle(values)

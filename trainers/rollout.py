@@ -121,11 +121,11 @@ def play_games(
 
 
 def play_once(game: Game, budget: PromptBudget) -> Generator[list[Question], Sequence[Reply | Failed], Played | Failed]:
-    """One game in the environment, from its deal to its last vote, or to the first failure of the infrastructure."""
+    """Play one game in the environment, from where it is to its last vote, or to the first failure of the infrastructure."""
     env = raw_env(task=game.task, documents=[game.document], rules=game.rules)
     env.start(game)
     replies: dict[Stage, dict[Seat, Reply]] = {}
-    for stage in STAGES:
+    for stage in STAGES[STAGES.index(game.stage) :]:
         if stage is Stage.DETECTION and (fitted := fit_votes(env.game, budget)) is not env.game:
             env.start(fitted)  # the ballot leaves the document less room than was allowed for
         questions = [
@@ -181,7 +181,7 @@ def rollout(
         except StopIteration as end:
             answered: Answered = end.value
             break
-        answers = _answered_in_batches(questions, seats)
+        answers = answer_in_batches(questions, seats)
     if answered.failures and on_failure is None:
         raise GamesFailedError(answered.failures)
     for game, reason in answered.failures:
@@ -190,7 +190,8 @@ def rollout(
     return answered.played
 
 
-def _answered_in_batches(questions: Sequence[Question], seats: SeatPolicies) -> list[Reply | Failed]:
+def answer_in_batches(questions: Sequence[Question], seats: SeatPolicies) -> list[Reply | Failed]:
+    """Answer the questions of a stage in order, in one batch per engine."""
     batches: dict[int, tuple[Engine, list[int]]] = {}
     for i, question in enumerate(questions):
         engine = seats.engine_of(question.game, question.seat)

@@ -26,7 +26,7 @@ MOVED = {  # settings of version 0.1.0 that have another name now
 
 
 def settings_of(record: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Every single setting of nested dataclasses, by its dotted name."""
+    """Yield every single setting of nested dataclasses with its dotted name."""
     for f in dataclasses.fields(record):
         value = getattr(record, f.name)
         if dataclasses.is_dataclass(value):
@@ -36,10 +36,10 @@ def settings_of(record: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def refuse(config: Config, refused: Mapping[str, str]) -> None:
-    """A launcher's settings that it can't follow stay at their defaults. ``refused``: why, by setting or group of them.
+    """Refuse settings that a launcher can't follow. ``refused`` gives the reason by setting, or by group of settings.
 
     Raises:
-        ValueError: one of them was set.
+        ValueError: one of them isn't at its default.
     """
     default = dict(settings_of(Config()))
     for name, value in settings_of(config):
@@ -49,14 +49,14 @@ def refuse(config: Config, refused: Mapping[str, str]) -> None:
 
 
 def value_at(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted name in nested dicts."""
+    """Return the value of a dotted name in nested dicts."""
     for part in name.split("."):
         row = row[part]
     return row
 
 
 def refuse_changes(fixed: Iterable[str], then: dict[str, Any], now: dict[str, Any], where: str) -> None:
-    """A run that goes on keeps what it depends on: ``fixed`` names settings or groups of them, in nested dicts.
+    """Refuse changes of ``fixed`` settings, or groups of settings, in a run that goes on. Settings are nested dicts.
 
     Raises:
         ValueError: one of them has changed.
@@ -75,7 +75,7 @@ def refuse_changes(fixed: Iterable[str], then: dict[str, Any], now: dict[str, An
 
 
 def read_file(file: Path) -> Any:
-    """The content of a TOML or JSON file.
+    """Read a TOML or JSON file.
 
     Raises:
         ValueError: not TOML or JSON.
@@ -88,7 +88,7 @@ def read_file(file: Path) -> Any:
 
 
 def read_config(path: str) -> Config:
-    """A config from a TOML or JSON file, or a shipped one by name (``first_run``). Settings that it leaves out have their defaults.
+    """Read a config from a TOML or JSON file, or a shipped one by name (``first_run``). Missing settings have their defaults.
 
     Raises:
         ValueError: no such file, not TOML or JSON, a key that isn't known, or a value of the wrong kind.
@@ -101,7 +101,7 @@ def read_config(path: str) -> Config:
 
 
 def from_dict(kind: Any, row: Any, where: str, group: str = "") -> Any:
-    """A nested dataclass from nested dicts, as a file holds them. ``group`` is the dotted name of what is read.
+    """Make a nested dataclass from nested dicts. ``where`` and ``group`` name the file and the dotted group in errors.
 
     Raises:
         ValueError: a key that isn't known, or a value of the wrong kind.
@@ -129,7 +129,7 @@ def _named(kind: Any) -> str:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated kind; whole numbers are floats too."""
+    """Return whether a value is of an annotated kind; whole numbers are floats too."""
     options = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         return isinstance(value, tuple) and len(value) == len(options) and all(map(_fits, value, options))
@@ -141,7 +141,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def parse(arguments: Sequence[str], prog: str, description: str, others: bool = False) -> tuple[Config, list[str]]:
-    """The config of a command line: defaults, then ``--config FILE``, then the other flags.
+    """Read the config of a command line: defaults, then ``--config FILE``, then the other flags.
 
     With ``others`` the arguments that aren't settings come back too; else they are an error.
 
@@ -168,7 +168,7 @@ def parse(arguments: Sequence[str], prog: str, description: str, others: bool = 
 
 
 def taken(arguments: Sequence[str], flag: str, value: str) -> tuple[str | None, list[str]]:
-    """The value of a flag that is no setting, and the other arguments.
+    """Take a flag that is no setting from the arguments. Return its value and the other arguments.
 
     Raises:
         ValueError: the flag has no value.
@@ -192,7 +192,7 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
 
 
 def rules_of(args: argparse.Namespace) -> Rules:
-    """The rules that such flags give.
+    """Make the rules from flags that ``add_rules`` added.
 
     Raises:
         ValueError: a value that no game can be played with.

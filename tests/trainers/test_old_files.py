@@ -44,7 +44,7 @@ def cells(out, row):
 def test_inspect_shows_the_numbers_of_every_route(place, capsys):
     assert inspect([*RUNS, "games.jsonl"]) == 0
     out = capsys.readouterr().out
-    assert cells(out, "iterations") == ["4", "2", "2", "3", "-"]
+    assert cells(out, "iterations") == ["4", "2 of 3", "2 of 3", "3", "-"]
     assert cells(out, "trained stages")[:2] == ["3 detection, 1 performing", "1 detection, 1 performing"]
     assert cells(out, "Detection accuracy by voter's role: civilian") == [
         *("0.278 > 0.194", "0.083 > 0.250", "-", "0.111 > 0.333", "-")
@@ -70,7 +70,9 @@ def test_inspect_judges_the_games_and_writes_the_page(place, capsys):
     ]
     assert "shortcut/length      0.278 [0.125, 0.509]   0.250   0.39  0.259 [0.113, 0.490]" in out
     assert "0.857 [0.458, 0.977] of 7 games (chance 0.250), the detectors in 0.286 [0.082, 0.641]" in out
-    assert re.findall("note: (.*)", out) == ["no config.json in games.jsonl: what isn't in the games is unknown"]
+    assert re.findall("note: (.*)", out) == [
+        "no config.json of a run in games.jsonl: settings are unknown, except for those in the games"
+    ]
     page = (place / "embedded" / "inspection" / "report.html").read_text(encoding="utf-8")
     assert page.count("<figure>") > 20
 

@@ -14,10 +14,11 @@ from spy_env.documents import shorten
 from trainers import disk
 from trainers.cluster.coordinator import STATES
 from trainers.cluster.prompt_rows import EVAL, TRAIN, PromptRow, RunSettings, settings_row
-from trainers.config import LOWEST_IN_VLLM, SMALL_MODEL, Config
+from trainers.config import LOWEST_IN_VLLM, Config
 from trainers.corpus import Corpus, Say, check_source
 from trainers.run_folder import LOGS
 from trainers.settings import MOVED, refuse, refuse_changes, settings_of
+from trainers.small_model import SMALL_MODEL, hub_name
 
 CONFIG, ROWS, CHECKPOINTS = "config.json", "rows", "checkpoints"
 STATES_OF_0_1 = "director"
@@ -224,11 +225,11 @@ def model_of(name: str, fetch: bool, one_machine: bool) -> str:
     """
     if name != SMALL_MODEL:
         return str(Path(name).resolve()) if Path(name).is_dir() else name
-    from trainers.first_run.downloads import HUB_MODEL, cache_dir, small_model
-
     if not one_machine:
         raise ValueError(
-            f"--actor.model_name_or_path is {name!r}, which is kept on this machine; give {HUB_MODEL}, or a folder that "
+            f"--actor.model_name_or_path is {name!r}, which is kept on this machine; give {hub_name(name)}, or a folder that "
             "every node sees"
         )
-    return str(small_model()) if fetch else str(cache_dir() / HUB_MODEL.rpartition("/")[2])
+    from trainers.first_run.downloads import small_folder, small_model
+
+    return str(small_model() if fetch else small_folder())

@@ -1,4 +1,4 @@
-"""The engine that plays with the weights being trained, and how it comes by them."""
+"""The engine that plays with the weights being trained, and how the weights reach it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ class SharedEngine(LocalEngine):
 
 
 def plain_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The weights under plain transformers' names, tied ones once. Adapters are merged into copies, one at a time.
+    """Yield the weights under plain transformers' names, tied ones once. Adapters are merged into copies, one at a time.
 
     Raises:
         ValueError: an adapter sits on tied embeddings, where the two ends of the model would need different weights.
     """
+    # without adapters the model's own parameters are the plain ones
     if not hasattr(model, "get_base_model"):
         yield from ((name, parameter.detach()) for name, parameter in model.named_parameters())
         return

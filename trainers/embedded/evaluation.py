@@ -20,7 +20,7 @@ SIDES = {SPY: ("spy",), CIVILIANS: ("civilian", "referee")}  # the learner's rol
 
 
 def matches_of(seats: SeatPolicies, opponent: Engine | None) -> dict[str, SeatPolicies]:
-    """The learner's seats and, where there is an opponent, one for each side that the learner may play."""
+    """Return who sits where in self-play and, with an opponent, in a match on either side of it."""
     if opponent is None:
         return {SELF_PLAY: seats}
     against = {
@@ -31,21 +31,21 @@ def matches_of(seats: SeatPolicies, opponent: Engine | None) -> dict[str, SeatPo
 
 
 def file_of(kind: str, point: str) -> str:
-    """Where the games of a seats are saved; ``point`` is ``before``, ``after`` or an iteration."""
+    """Name the file of a match's games; ``point`` is ``before``, ``after`` or an iteration."""
     return f"eval_{point}.jsonl" if kind == SELF_PLAY else f"eval_{kind}_{point}.jsonl"
 
 
 def measure_all(games: Mapping[str, Sequence[Game]], rules: RewardRules) -> dict[str, Estimate]:
-    """What the games of each seats say: self-play's measures, and the learner's against the opponent."""
+    """Measure the games of all matches: self-play's measures, and the learner's against the opponent."""
     measured = measure(games[SELF_PLAY], rules)
     return measured | (measure_against(games[SPY], games[CIVILIANS], rules) if SPY in games else {})
 
 
 def measure_against(as_spy: Sequence[Game], as_civilians: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
-    """The learner's spy against the opponent's civilians, and the learner's civilians against the opponent's spy.
+    """Measure the learner's spy against the opponent's civilians, and its civilians against the opponent's spy.
 
-    On both sides of a deal the learner earns what its spy earns, and what its civilians earn together, which is what
-    the opponent's spy loses: 0 in the mean where the two play alike.
+    Over both sides of a deal the learner earns its spy's reward plus its civilians', which is the opposite of the
+    opponent's spy's: 0 in the mean if both play alike.
     """
     spy, civilians = measure(as_spy, rules), measure(as_civilians, rules)
     earned = [[game.rewards(rules).performing[game.spy] for game in games] for games in (as_spy, as_civilians)]
@@ -56,7 +56,7 @@ def measure_against(as_spy: Sequence[Game], as_civilians: Sequence[Game], rules:
         "learner civilians: performing reward": civilians["performing reward, civilian"],
         "learner civilians: detection accuracy": civilians["detection accuracy"],
         "learner on both sides: performing reward": average(
-            [own - opponents for own, opponents in zip(*earned, strict=True)]
+            [as_spy - against for as_spy, against in zip(*earned, strict=True)]
         ),
     }
 
@@ -67,7 +67,7 @@ CURVES = "evaluations.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """The deals, one per held-out document, and the seats of each match that they are played in.
+    """The deals, one per held-out document, and the seats of each match in which they are played.
 
     ``curves``: whether evaluations are written to ``CURVES``; ``opponent`` names who plays against the learner, if anybody.
     """
@@ -80,15 +80,15 @@ class HeldOut:
     opponent: str
 
     def evaluate(self, point: str) -> tuple[list[Game], Measured]:
-        """Play the deals in every seats. Returns the games of self-play, and what all games say; nothing of no deals."""
+        """Play the deals in every match. Return the games of self-play, and the measures of all; none without deals."""
         games = {kind: self._played(file_of(kind, point), seats) for kind, seats in self.matches.items()}
         return games[SELF_PLAY], self._measured(games)
 
     def before(self, step: int) -> Measured:
-        """What the deals say before training; they are read where ``step`` iterations of a resumed run have trained since.
+        """Measure the deals before training, or read their games if a resumed run has trained ``step`` iterations since.
 
         Raises:
-            ValueError: they are to be read and aren't all there; the model of then is gone.
+            ValueError: games to be read are missing, and the model that played them is gone.
         """
         if step:
             return self._measured({kind: self._saved(file_of(kind, "before")) for kind in self.matches})
@@ -115,9 +115,9 @@ class HeldOut:
         return saved
 
     def record(self, step: int, measured: Measured) -> dict[str, float]:
-        """Write a point of the curves, where curves are wanted, and return it as metrics.
+        """Write a point of the curves, if curves are kept, and return it as metrics.
 
-        Once: a resumed run comes to its last again.
+        Each point is written once: a resumed run reaches its last one again.
         """
         if not (self.curves and measured) or step in self.folder.steps_of(CURVES):
             return {}
@@ -126,7 +126,7 @@ class HeldOut:
 
 
 def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
-    """A line of ``evaluations.jsonl``; with an opponent also its name and 95 % intervals, without ends of a single game."""
+    """Return a line of ``evaluations.jsonl``: with an opponent also its name, and 95 % intervals (null if infinite)."""
     values = {name: estimate.value for name, estimate in measured.items()}
     if not opponent:
         return {"step": step, **values}
@@ -138,5 +138,5 @@ def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
 
 
 def comparison_lines(compared: Mapping[str, tuple[Estimate, Estimate]]) -> list[tuple[str, str, str, str]]:
-    """The comparison as rows of text: measure, before, after, number of votes or games."""
+    """Return the comparison as rows of text: measure, before, after, number of votes or games."""
     return [(name, str(before), str(after), str(after.n)) for name, (before, after) in compared.items()]

@@ -1,5 +1,6 @@
-"""Who plays what, decided from the config alone: the learner's roles, the stages that they leave to train, and which
-checkpoint a ``past`` opponent is. Pure, so that a resumed run meets the opponents of one that was never stopped.
+"""Who plays which role, decided from the settings alone, and settings that ``spyrl train`` refuses.
+
+Pure, so that a resumed run meets the opponents of one that was never stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from trainers.settings import refuse
 
 OPPONENTS = tuple(kind for kind in KINDS if kind != "human")
 FIXED_OPPONENTS = tuple(kind for kind in OPPONENTS if kind != "past")
-REFUSED = {  # settings that one device has no use for, and why
+REFUSED = {  # settings that mean nothing on one device, and the way out
     "actor.num_nodes": "spyrl train uses one device; spyrl openrlhf trains on several",
     "actor.num_gpus_per_node": "spyrl train uses one device; spyrl openrlhf trains on several",
     "rollout.deadline_s": "it is for clusters, where replies come over a network; leave it out",
@@ -30,11 +31,11 @@ REFUSED = {  # settings that one device has no use for, and why
     "ds.ring_attn_size": "it needs several GPUs: spyrl openrlhf",
     "ds.tensor_parallel_size": "it needs several GPUs: spyrl openrlhf",
 }
-INITIAL = 0  # the iteration after which the model is as it was before training
+INITIAL = 0  # the "checkpoint" before training
 
 
 def check(config: Config) -> None:
-    """Settings that `spyrl train` can't follow, alone or together.
+    """Refuse settings that ``spyrl train`` can't follow, alone or together.
 
     Raises:
         ValueError: with a flag, its value, and the way out.
@@ -52,7 +53,7 @@ def check(config: Config) -> None:
 
 
 def check_opponents(opponents: Mapping[str, str], voters: str, schedule: str) -> None:
-    """``opponents`` by role, without the learner's roles.
+    """Check the opponents by role; the learner's roles are left out.
 
     Raises:
         ValueError: no such player, a role that doesn't take part, or a stage comes that would train nothing.
@@ -84,7 +85,7 @@ def check_opponents(opponents: Mapping[str, str], voters: str, schedule: str) ->
 
 
 def check_fixed(player: str, games: int) -> None:
-    """The opponent of the evaluations.
+    """Check the opponent of the evaluations.
 
     Raises:
         ValueError: it isn't always the same, or there are no games to play.
@@ -99,19 +100,19 @@ def check_fixed(player: str, games: int) -> None:
 
 
 def trains(stage: Stage, learner: Collection[str], voters: str) -> bool:
-    """Whether a stage trains anything where the learner plays these roles."""
+    """Return whether a stage trains anything if the learner plays these roles."""
     return not trained_roles(stage, voters).isdisjoint(learner)
 
 
 def pool_at(step: int, save_steps: int, size: int) -> tuple[int, ...]:
-    """The iterations whose checkpoints iteration ``step`` may meet: the last ``size`` that were saved on schedule.
+    """Return the iterations whose checkpoints iteration ``step`` may meet: the last ``size`` saved on schedule.
 
-    Before the first of them it is the initial model's.
+    Before the first of them, that is the initial model.
     """
     last = (step - 1) // save_steps
     return tuple(number * save_steps for number in range(max(0, last - size) + 1, last + 1)) or (INITIAL,)
 
 
 def drawn_at(step: int, seed: int, save_steps: int, size: int) -> int:
-    """The one of the pool that iteration ``step`` meets."""
+    """Draw the one of the pool that iteration ``step`` meets."""
     return Random(f"{seed}/{step}/opponent").choice(pool_at(step, save_steps, size))

@@ -17,7 +17,7 @@ from spy_env.seats import ROLES
 from trainers.config import Config
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.disk import new_folder
+from trainers.disk import new_folder, weights_sha256
 from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
@@ -28,18 +28,18 @@ from trainers.embedded.opponents import Batch, EarlierWeights, Opponents
 from trainers.embedded.policy import Policy, policy_of
 from trainers.engines import Engine
 from trainers.engines.vllm_terms import installed_versions
-from trainers.first_run.downloads import HUB_MODEL, SMALL_MODEL, weights_sha256
 from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, SeatPolicies, rollout
 from trainers.samples import samples_of
+from trainers.small_model import hub_name
 
 if TYPE_CHECKING:
     from trainers.embedded.display import Display  # needs rich, and the loop does not
 
 
 class Clock:
-    """Begins when it is made. The evaluation after training is taken to last as long as the one before."""
+    """The time that a run has taken and will take. Evaluating after training is expected to take as long as before it."""
 
     def __init__(self, max_minutes: float | None) -> None:
         self._limit = 60 * max_minutes if max_minutes is not None else float("inf")
@@ -47,15 +47,15 @@ class Clock:
         self._evaluation = 0.0
 
     def start_training(self, evaluation: float) -> None:
-        """All that comes before training is done; playing the held-out games took ``evaluation`` seconds."""
+        """Note that training begins now, and that playing the held-out games took ``evaluation`` seconds."""
         self._trains_since, self._evaluation = time.monotonic(), evaluation
 
     def late(self, done: int) -> bool:
-        """Whether another iteration would leave too little time for the evaluation at the end; never before the first."""
+        """Return whether another iteration would leave too little time for the last evaluation; never before the first."""
         return bool(done) and self._elapsed() + self._needed(done, 1) > self._limit
 
     def left(self, done: int, to_do: int) -> float:
-        """Seconds until the end, at the pace of the iterations done."""
+        """Estimate the seconds until the end from the iterations done."""
         return min(self._needed(done, to_do), self._limit - self._elapsed())
 
     def _elapsed(self) -> float:
@@ -65,43 +65,43 @@ class Clock:
         return (time.monotonic() - self._trains_since) / done * to_do + self._evaluation
 
 
-GAMES = 64  # that are looked at: enough for a strong sign, and a bounded cost; our choice
+GAMES = 64  # that diagnostics look at: enough to see a strong shortcut, at a bounded cost; our choice
 
 
 def last_games(before: Sequence[Game], new: Sequence[Game]) -> tuple[Game, ...]:
-    """What is looked at after an iteration. It belongs to a run's progress, since files of games may be removed."""
+    """Return the games to diagnose after an iteration. Checkpoints keep them, since files of games may be removed."""
     return (*before, *new)[-GAMES:]
 
 
 class Watch:
-    """Looks at the games of a run. Keeps nothing but which warnings were said."""
+    """Diagnoses a run's last games after each iteration. Its only state is which warnings were given."""
 
     def __init__(self, iterations: int, games_per_iteration: int, say: Callable[[str], None]) -> None:
-        """Look at a run of so many iterations and games; ``say`` takes warnings."""
+        """Watch a run of so many iterations and games; ``say`` takes warnings."""
         self._say = say
         new = -(-GAMES // games_per_iteration)  # after so many iterations all games are new
         self._iterations = min(new, iterations)  # a short run is looked at once, at its end
         looks = max(1, iterations // self._iterations)
         self._level = LEVEL / looks  # so that false alarms stay within LEVEL over the whole run
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     def after(self, step: int, games: Sequence[Game]) -> dict[str, float]:
-        """The metrics of the last games, those of iteration ``step`` included.
+        """Return the metrics of the last games, which end with those of iteration ``step``.
 
         Warnings are looked for whenever all the games are new, since each look is another chance of a false alarm.
         """
-        found = diagnose(games, self._level, resamples=0)
+        diagnosis = diagnose(games, self._level, resamples=0)
         if step % self._iterations == 0:
-            for name, text in found.alarms.items():
-                if name not in self._said:
-                    self._said.add(name)
+            for name, text in diagnosis.alarms.items():
+                if name not in self._warned:
+                    self._warned.add(name)
                     self._say(f"warning {name}, iterations {step - self._iterations + 1} to {step}: {text}")
-        return found.metrics
+        return diagnosis.metrics
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run ends with."""
+    """The outcome of a run."""
 
     folder: Path
     stages: Mapping[str, int]
@@ -112,7 +112,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What stays the same from one iteration to the next; the policy's weights change in place."""
+    """The parts that all iterations share; only the policy's weights change, in place."""
 
     config: Config
     policy: Policy
@@ -127,7 +127,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     """Run a whole training, or what is left of one.
 
     Raises:
-        ValueError: what was asked for can't be done; said before anything is generated.
+        ValueError: a setting can't be followed; raised before anything is generated.
         GamesFailedError, NotFiniteError, NotWrittenError: an iteration could not be trained or written; the last
             checkpoint is whole.
     """
@@ -188,7 +188,7 @@ def _opponents(config: Config, policy: Policy, run: RunFolder) -> Opponents:
 def _held_out(
     config: Config, run: RunFolder, documents: Sequence[Document], seats: SeatPolicies, opponent: Engine | None
 ) -> HeldOut:
-    """Deal a game on each held-out document, whose prompts fit the learner's engine and the opponent's."""
+    """Deal a game on each held-out document. Its prompts fit the learner's engine and the opponent's."""
     matches = matches_of(seats, opponent)
     everybody = list(matches.values())[-1]  # the seats of a match against the opponent, where there is one
     deals = [
@@ -209,7 +209,7 @@ def _iterations(
     clock: Clock,
     tell: trackers.Write,
 ) -> Progress:
-    """All iterations, or as many as the time allows; checkpoints and evaluations between them."""
+    """Run all iterations, or as many as the time allows, with checkpoints and evaluations between them."""
     config, run, first = training.config, training.folder, state.step
     while state.step < config.train.iterations and not clock.late(state.step - first):
         stage = _named(state.curriculum)
@@ -230,7 +230,7 @@ def _iterations(
 def iterate(
     training: Training, documents: Iterator[Document], state: Progress
 ) -> tuple[Progress, dict[str, float], float]:
-    """One iteration: play, score, update, move the curriculum, write. Nothing is written before the update is done.
+    """Run one iteration: play, score, update, move the curriculum, write. Nothing is written before the update is done.
 
     Returns the state after it, its metrics, and the seconds it took.
     """
@@ -269,8 +269,8 @@ def _named(curriculum: Curriculum) -> str:
 def deal_games(
     config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, seats: SeatPolicies
 ) -> list[Game]:
-    """The games of an iteration: as many on each document as its samples seat."""
-    a_document = config.rollout.n_samples_per_prompt // config.game.players
+    """Deal the games of an iteration: per document as many as its samples seat."""
+    per_document = config.rollout.n_samples_per_prompt // config.game.players
     return [
         deal_to_fit(
             document,
@@ -280,12 +280,12 @@ def deal_games(
             curriculum.trained,
             seats.budget,
         )
-        for i, document in enumerate(document for document in batch for _ in range(a_document))
+        for i, document in enumerate(document for document in batch for _ in range(per_document))
     ]
 
 
 def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], config: Config) -> dict[str, float]:
-    """Samples, their advantages, and the policy's update on them; returns the metrics of all three.
+    """Update the policy on the samples of some games and their advantages. Return the metrics of all three.
 
     A game's trained voters share a role, so a detection group is the learner's as a whole or not at all.
     """
@@ -293,10 +293,10 @@ def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], con
     learner = tuple(role for role in ROLES if role not in config.opponent_of)
     samples, advantages = [], []
     for stage in curriculum.stages:
-        own = samples_of(played, stage, config.game.reward_rules, learner)
+        of_stage = samples_of(played, stage, config.game.reward_rules, learner)
         advantage_of = curriculum.advantages(games, stage, learner)
-        samples += own
-        advantages += [advantage_of[sample.game, sample.seat] for sample in own]
+        samples += of_stage
+        advantages += [advantage_of[sample.game, sample.seat] for sample in of_stage]
     metrics = game_metrics(games, config.game.reward_rules) | sample_metrics(samples)
     if config.opponent_of:
         metrics |= learner_metrics(games, config.game.reward_rules, learner)
@@ -304,7 +304,7 @@ def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], con
 
 
 def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:
-    """One game to show in full: of the held-out ones, else the last trained on."""
+    """Choose a game to show in full: a held-out one, else one of the last iteration."""
     if after or not step:
         return after[0] if after else None
     return next(iter(read_games(run.games_of(step))), None)
@@ -314,7 +314,7 @@ def _facts(config: Config, model_folder: str, policy: Policy) -> dict[str, Any]:
     names = ("spy-env", "torch", "transformers", "peft")
     folder = Path(model_folder)
     return {
-        "base_model": HUB_MODEL if config.actor.model_name_or_path == SMALL_MODEL else config.actor.model_name_or_path,
+        "base_model": hub_name(config.actor.model_name_or_path),
         "weights_sha256": weights_sha256(folder) if folder.is_dir() else "",
         "model_folder": str(folder),
         "device": str(policy.device),

@@ -1,5 +1,5 @@
-"""The engines of those who don't learn. The learner's earlier weights are put in place for as long as they play, so that
-at most one model of the pool is in memory; with LoRA none is, but an adapter.
+"""The engines of opponents, who don't learn. The learner's earlier weights are loaded only while they play, so that at most
+one model of the pool is in memory; with LoRA an adapter alone.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from trainers.rollout import SeatPolicies
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """An engine of weights that are put in place while it plays, and taken away again."""
+    """An engine whose weights are in place only while it plays."""
 
     playing: Callable[[], AbstractContextManager[LocalEngine]]
     encoder: Encoder
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """As the local engine's."""
+        """Generate as the local engine does."""
         with self.playing() as engine:
             return engine.generate(requests)
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
-        """As the learner counts."""
+        """Count tokens as the learner does."""
         return len(self.encoder.encode(prompt, prefill))
 
 
 class Batch(NamedTuple):
-    """How local opponents generate: replies and tokens at a time, and what the chat template is told."""
+    """How local opponents generate: replies and tokens at a time, and options of the chat template."""
 
     rows: int
     tokens: int
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 
 
 class Opponents:
-    """Who plays at each iteration what the learner doesn't."""
+    """Who plays the roles that the learner doesn't, at each iteration."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Opponents:
         earlier: EarlierWeights,
         batch: Batch,
     ) -> None:
-        """Players by role, and the one of the evaluations; ``drawn`` is whose checkpoint ``past`` is at an iteration.
+        """Take the players by role and in evaluations. ``drawn`` gives the iteration whose checkpoint ``past`` is.
 
         Raises:
             ValueError: an opponent's model can't be loaded, or what it needs isn't installed.
@@ -80,15 +80,15 @@ class Opponents:
 
     @property
     def of_evaluations(self) -> Engine | None:
-        """The opponent of the evaluations, where there is one."""
+        """The opponent in evaluations, if there is one."""
         return self._engines.get(self._of_evaluations)
 
     def seats_at(self, seats: SeatPolicies, step: int) -> SeatPolicies:
-        """The learner's seats, and those of the opponents of iteration ``step``."""
+        """Return the learner's seats, with the opponents of iteration ``step``."""
         return replace(seats, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
 
     def names_at(self, step: int) -> dict[str, str]:
-        """Who they are, by role; a past self with the iteration that it is of."""
+        """Name the opponents by role; a past self by the iteration of its checkpoint."""
         return {
             role: f"past:{self._drawn(step)}" if player == "past" else player for role, player in self._by_role.items()
         }
@@ -98,17 +98,17 @@ class Opponents:
 
 
 class EarlierWeights:
-    """The learner's weights as they were after an iteration, or ``INITIAL``."""
+    """Engines of the learner's weights as they were after an iteration, or before training (``INITIAL``)."""
 
     def __init__(self, policy: Policy, checkpoint_of: Callable[[int], Path], batch: Batch) -> None:
-        """``checkpoint_of`` an iteration is a folder as ``RunFolder.save`` writes it. Nothing is loaded before it plays."""
+        """``checkpoint_of`` gives the folder that ``RunFolder.save`` writes. Nothing is loaded before it plays."""
         self._policy, self._checkpoint_of, self._batch = policy, checkpoint_of, batch
         self._encoder = policy.engine.encoder
         self._engines: dict[int, Frozen] = {}
         self._held: dict[bool, tuple[int, Any]] = {}  # the model before training, and one of the pool
 
     def engine(self, step: int) -> Frozen:
-        """The learner as it was; the same engine whenever it is asked for."""
+        """Return the learner as it was after ``step``; always the same engine."""
         return self._engines.setdefault(step, Frozen(lambda: self._playing(step), self._encoder))
 
     @contextlib.contextmanager
@@ -135,7 +135,7 @@ class EarlierWeights:
             yield self._hold(step, self._whole_model)
 
     def _hold(self, step: int, load: Callable[[Path], Any]) -> Any:
-        """What is loaded for an iteration; another of the pool goes before it comes."""
+        """Load the weights of an iteration, and drop another one of the pool first."""
         pooled = step != INITIAL
         if self._held.get(pooled, (None,))[0] != step:
             self._held.pop(pooled, None)
@@ -155,14 +155,14 @@ class EarlierWeights:
 
 
 def _adapter_of(folder: Path) -> dict[str, Tensor]:
-    """A checkpoint's adapter; the optimizer's state beside it isn't read."""
+    """Read a checkpoint's adapter, and not the optimizer's state beside it."""
     weights = torch.load(folder / STATE, map_location="cpu", mmap=True, weights_only=True)["weights"]
-    return {name: weight.clone() for name, weight in weights.items()}  # the file may be removed
+    return {name: weight.clone() for name, weight in weights.items()}  # copied, since the file may be removed
 
 
 @contextlib.contextmanager
 def _in_place(model: Any, weights: dict[str, Tensor]) -> Iterator[None]:
-    """Other weights in a model's parameters; the model's own come back bit for bit."""
+    """Put other weights into a model's parameters; afterwards its own come back bit for bit."""
     parameters = {name: parameter for name, parameter in model.named_parameters() if name in weights}
     own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     try:

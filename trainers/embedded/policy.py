@@ -1,7 +1,7 @@
-"""The model that is trained: load, compute log-probabilities of samples, update, export.
+"""The model that is trained: load it, compute log-probabilities of samples, update it, export it.
 
-Weights that train are kept in fp32; on a GPU arithmetic runs in bf16. Dimensions: B samples, T reply tokens, padded on
-the right, N reply tokens of all samples one after another.
+Trained weights are fp32; on a GPU arithmetic is bf16. Dimensions: B samples of a micro-batch, T reply tokens padded on the
+right, N reply tokens of all samples one after another.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Policy:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
     def update(self, samples: Sequence[Sample], advantages: Sequence[float]) -> dict[str, float]:
-        """All optimizer steps on one iteration's samples. Returns metrics, averaged over the steps.
+        """Take all optimizer steps on one iteration's samples. Return metrics, averaged over the steps.
 
         Raises:
             NotFiniteError: naming the games, before the weights are touched.
@@ -120,26 +120,26 @@ class Policy:
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
     def _step(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """One optimizer step. Micro-batches add up to the mean over the step's tokens (or samples)."""
         whole = Whole(tokens=sum(len(sample.ids) for sample, _ in pairs), samples=len(pairs))
         self._prepare()
         self.optimizer.zero_grad(set_to_none=True)
+        # gradients and metrics of each micro-batch are shares of the step's, so they are summed; maxima aren't
         totals: dict[str, float] = {}
-        cut = padded_batches if self.sharing is None else tree_batches
-        for batch in cut(
-            pairs,
-            self.max_tokens,
-            self.train.micro_batch_size,
-        ):
+        batches_of = padded_batches if self.sharing is None else tree_batches
+        for batch in batches_of(pairs, self.max_tokens, self.train.micro_batch_size):
             for name, value in self._accumulate(batch, whole).items():
                 totals[name] = (
                     max(totals.get(name, 0.0), value) if name.endswith("_max") else totals.get(name, 0.0) + value
                 )
+        # a gradient that isn't finite must not reach the optimizer, whose moments would keep it
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.actor.max_norm)
         if not torch.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             raise NotFiniteError(
                 f"the gradient's norm is {norm.item()} in games {sorted({sample.game for sample, _ in pairs})}"
             )
+        # the distance that the weights move, all parameters as one vector
         before = [parameter.detach().clone() for parameter in self.trained]
         self.optimizer.step()
         moved = torch.stack(
@@ -148,19 +148,22 @@ class Policy:
         return {**totals, "grad_norm": norm.item(), "update_norm": moved.item()}
 
     def _prepare(self) -> None:
-        """Without dropout: what is trained is the distribution that was sampled from."""
+        """Switch dropout off, so that the distribution trained is the one that was sampled from."""
         self.model.eval()
         if self.actor.gradient_checkpointing_enable:
             for module in self.model.modules():  # a layer in evaluation mode isn't checkpointed
                 module.training = isinstance(module, GradientCheckpointingLayer)
 
     def _accumulate(self, pairs: Sequence[Pair], whole: Whole) -> dict[str, float]:
+        """Backpropagate one micro-batch and return its share of the step's metrics."""
         samples = [sample for sample, _ in pairs]
+        # (B, T): log-probabilities as sampled, and a mask that leaves the padding out; (B,): one advantage per reply
         old_BT = _padded([torch.tensor(sample.logprobs, device=self.device) for sample in samples])
         mask_BT = _padded([torch.ones(len(sample.ids), device=self.device) for sample in samples])
         advantages_B = torch.tensor([advantage for _, advantage in pairs], device=self.device)
         method = self.method_for(samples)
-        with attending(self.model, method):  # until backward has ended
+        # checkpointed layers run again in backward, so the way of attending must stay until it has ended
+        with attending(self.model, method):
             logprobs_BT, entropy_BT = self._logprobs(self.model, samples, method)
             reference_BT = self._reference_logprobs(samples, method)
             loss = loss_of(logprobs_BT, old_BT, reference_BT, advantages_B, mask_BT, self.rules, whole)
@@ -170,6 +173,7 @@ class Policy:
                     f"the loss is {loss.value.item()} in games {sorted({sample.game for sample in samples})}"
                 )
             loss.value.backward()
+        # how far the trainer's log-probabilities are from the engine's; 0 where both compute alike
         gap_BT = ((logprobs_BT.detach() - old_BT) * mask_BT).abs()
         return {
             "loss": loss.value.item(),
@@ -182,7 +186,7 @@ class Policy:
         }
 
     def method_for(self, samples: Sequence[Sample]) -> str | None:
-        """How shared prompts are computed for these samples; None: each sample in full."""
+        """Choose how shared prompts are computed for these samples; None: each sample in full."""
         return self.sharing and fitting(self.model, max(len(fed(sample)) for sample in samples), self.sharing)
 
     def _reference_logprobs(self, samples: Sequence[Sample], method: str | None) -> Tensor | None:
@@ -211,7 +215,7 @@ class Policy:
         return _padded(logprobs_N.split(lengths)), _padded(entropy_N.split(lengths))
 
     def state(self) -> dict[str, Any]:
-        """What training has made, for a checkpoint: trained weights and optimizer."""
+        """Return the trained weights and the optimizer's state, for a checkpoint."""
         names = [name for name, parameter in self.model.named_parameters() if parameter.requires_grad]
         weights = {name: parameter.detach().cpu() for name, parameter in zip(names, self.trained, strict=True)}
         return {"weights": weights, "optimizer": self.optimizer.state_dict()}
@@ -222,14 +226,14 @@ class Policy:
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])  # brings its own settings: the config's are put back
+        self.optimizer.load_state_dict(state["optimizer"])  # it brings its settings of then, which now's replace
         adam = self.actor.adam
         for group in self.optimizer.param_groups:
             group.update(lr=adam.lr, betas=adam.betas, eps=adam.eps, weight_decay=adam.weight_decay)
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """The engine plays with the weights as they are now."""
+        """Give the engine the weights as they are now."""
         self.engine.take(plain_weights(self.model))
 
     def export(self, folder: Path) -> None:
@@ -237,7 +241,7 @@ class Policy:
         if self.lora:
             from peft import get_peft_model
 
-            # merged on the CPU, so that the model that goes on training isn't touched by rounding
+            # merge a fresh copy on the CPU, so that rounding doesn't touch the model that goes on training
             with torch.random.fork_rng():
                 merged = get_peft_model(_load(self.source, torch.float32), self.model.peft_config[ADAPTER])
             merged.load_state_dict(self.state()["weights"], strict=False)

@@ -278,4 +278,4 @@ def test_a_run_on_the_cluster_is_inspected_as_any_other(run, tmp_path, capsys):
     assert "last 8 games" in out
     assert "KL to the model" not in out  # OpenRLHF tells it to its own trackers
     page = (tmp_path / "run" / "inspection" / "report.html").read_text(encoding="utf-8")
-    assert "KL to the model before training" in page[page.index("Not told by any") :]
+    assert "KL to the model before training" in page[page.index("In none of these runs") :]

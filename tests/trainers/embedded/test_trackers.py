@@ -16,10 +16,10 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="the policy imports it")
 
 from tests.trainers import tiny_runs, tiny_world
+from trainers.config import Config
 from trainers.disk import read_log
 from trainers.embedded import trackers
 from trainers.embedded.display import Display
-from trainers.config import Config
 from trainers.settings import from_dict
 
 KEY = "0123456789abcdef" * 2 + "01234567"
@@ -212,11 +212,11 @@ def test_what_wandb_refuses_is_said_with_the_way_out_and_the_folder_is_still_fre
 @pytest.mark.parametrize(
     ("package", "logger", "message"),
     [
-        ("wandb", WANDB, r"--logger.wandb.project needs wandb: pip install 'spy-env\[wandb\]'"),
+        ("wandb", WANDB, r"--logger.wandb.project needs wandb: pip install -e '.\[wandb\]'"),
         (
             "torch.utils.tensorboard",
             {"tensorboard_dir": "board"},
-            r"--logger.tensorboard_dir needs tensorboard: pip install 'spy-env\[train\]'",
+            r"--logger.tensorboard_dir needs tensorboard: pip install -e '.\[train\]'",
         ),
     ],
 )

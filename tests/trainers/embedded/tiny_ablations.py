@@ -2,7 +2,7 @@
 
 All begin with one model, taught by example until it finds two spies in five on scripted results, and to give itself
 away as a spy: it then says "nothing" seven times in ten. First each stage is learned alone, the other played by
-script. Then the model plays all seats, as a sweep of the command, and is measured against the scripts afterwards.
+script. Then the model plays all seats, in a run of the command per setting and seed, and is measured against the scripts.
 """
 
 from __future__ import annotations
@@ -142,20 +142,23 @@ def alone(model: Path, seeds: Sequence[int], most: int | None) -> list[list[str]
 
 
 def self_play(folder: Path, model: Path, seeds: Sequence[int], most: int | None, deals: int) -> list[list[str]]:
-    """A sweep of the command; then every final model measured against the scripts, over seeds."""
+    """Train every setting with every seed by the command; then measure each final model against the scripts."""
     iterations = min(SELF_PLAY_ITERATIONS, most or SELF_PLAY_ITERATIONS)
     if not (folder / "documents.jsonl").exists():
         lines = [json.dumps({"id": document.id, "text": document.text}) for document in documents(2000)]
         (folder / "documents.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "common.json").write_text(json.dumps(_settings(folder, model, iterations)), encoding="utf-8")
-    settings = {name: {"algo": algo} for name, algo in SETTINGS.items()}
-    (folder / "sweep.json").write_text(json.dumps({"seeds": list(seeds), "settings": settings}), encoding="utf-8")
-    if command.main(["--config", str(folder / "common.json"), "--sweep", str(folder / "sweep.json")]):
-        raise SystemExit("a run failed; see the sweep's table")
+    for name, algo in SETTINGS.items():
+        row = _settings(folder, model, iterations)
+        (folder / "setting.json").write_text(json.dumps({**row, "algo": row["algo"] | algo}), encoding="utf-8")
+        for seed in seeds:
+            output = folder / "runs" / name / f"seed_{seed}"
+            flags = ["--train.seed", str(seed), "--ckpt.output_dir", str(output), "--ckpt.load_enable"]
+            if not (output / "final").exists() and command.main(["--config", str(folder / "setting.json"), *flags]):
+                raise SystemExit(f"{output} failed")
     config = _config(folder, model)
     rows = [["before", *(f"{value:.3f}" for value in measured(load_engine(str(model)), config, deals))]]
     for name in SETTINGS:
-        runs = [folder / "sweep" / name / f"seed_{seed}" / "final" for seed in seeds]
+        runs = [folder / "runs" / name / f"seed_{seed}" / "final" for seed in seeds]
         values = [measured(load_engine(str(run)), config, deals) for run in runs]
         rows.append([name, *(str(average(column)) for column in zip(*values, strict=True))])
     return rows
@@ -173,7 +176,7 @@ def _settings(folder: Path, model: Path, iterations: int = 1) -> dict[str, Any]:
         "train": {"iterations": iterations, "micro_batch_size": 512},
         "data": {"documents": str(folder / "documents.jsonl"), "max_len": 90},
         "eval": {"games": 24},
-        "ckpt": {"output_dir": str(folder / "sweep"), "save_steps": 20, "max_num": 1},
+        "ckpt": {"save_steps": 20, "max_num": 1},
     }
 
 
