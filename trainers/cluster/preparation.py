@@ -18,7 +18,7 @@ from trainers.config import LOWEST_IN_VLLM, Config
 from trainers.corpus import Corpus, Say, check_source
 from trainers.run_folder import LOGS
 from trainers.settings import MOVED, refuse, refuse_changes, settings_of
-from trainers.small_model import SMALL_MODEL, hub_name, place_of
+from trainers.small_model import SMALL_MODEL, hub_name
 
 CONFIG, ROWS, CHECKPOINTS = "config.json", "rows", "checkpoints"
 STATES_OF_0_1 = "director"
@@ -225,11 +225,11 @@ def model_of(name: str, fetch: bool, one_machine: bool) -> str:
     """
     if name != SMALL_MODEL:
         return str(Path(name).resolve()) if Path(name).is_dir() else name
-    from trainers.first_run.downloads import small_folder
-
     if not one_machine:
         raise ValueError(
             f"--actor.model_name_or_path is {name!r}, which is kept on this machine; give {hub_name(name)}, or a folder that "
             "every node sees"
         )
-    return place_of(name) if fetch else str(small_folder())
+    from trainers.first_run.downloads import small_folder, small_model
+
+    return str(small_model() if fetch else small_folder())

@@ -138,7 +138,9 @@ def check_passed(passed: Iterable[Passed]) -> None:
         if flag in TOLD:
             fixed, why = TOLD[flag]
             if not _same(values, fixed):
-                raise ValueError(f"{written}: OpenRLHF is told --{' '.join([flag, *fixed])}, since {why}; leave it out")
+                raise ValueError(
+                    f"{written}: OpenRLHF always gets --{' '.join([flag, *fixed])}, since {why}; leave it out"
+                )
         elif flag in EXACTLY:
             number, why = EXACTLY[flag]
             if not _same(values, (str(number),)):

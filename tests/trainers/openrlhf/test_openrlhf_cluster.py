@@ -264,7 +264,8 @@ def test_a_second_job_in_the_cluster_has_a_coordinator_of_its_own(engines, addre
     first, second = prompt_rows(run, 2)
     answers(dispatched(engines[0], first))
     job = subprocess.run(
-        [sys.executable, openrlhf_cluster.__file__, address, model, str(other)],
+        [sys.executable, "-m", openrlhf_cluster.__name__, address, model, str(other)],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         timeout=DEADLINE,

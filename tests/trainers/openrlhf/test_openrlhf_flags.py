@@ -72,7 +72,7 @@ def test_what_openrlhf_is_told_may_be_said_again_but_not_otherwise(flag):
     check_passed(said)
     config = Config(actor=Actor(num_gpus_per_node=1))
     assert openrlhf_arguments(config, PATHS, said, None) == openrlhf_arguments(config, PATHS, [], None)
-    with pytest.raises(ValueError, match=rf"^--{flag} 0.25.*: OpenRLHF is told --{flag}") as refused:
+    with pytest.raises(ValueError, match=rf"^--{flag} 0.25.*: OpenRLHF always gets --{flag}") as refused:
         check(f"--{flag}", "0.25")
     assert why in str(refused.value)
 
