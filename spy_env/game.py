@@ -30,6 +30,9 @@ class Stage(StrEnum):
     OVER = "over"
 
 
+STAGES = (Stage.PERFORMING, Stage.DETECTION)  # those that are played, in order
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How a game is played. ``None`` means the task's own default; ``deal`` fills it in.

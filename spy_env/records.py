@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spy_env.documents import Document
-from spy_env.game import Game, RawReply, Rules, Stage
+from spy_env.game import STAGES, Game, RawReply, Rules, Stage
 from spy_env.masking import Span
 
 VERSION = 1
@@ -60,10 +60,7 @@ def _game(row: dict[str, Any]) -> Game:
     known = {field.name for field in fields(Rules)}
     if unknown := set(row["rules"]) - known:
         raise ValueError(f"unknown rules {sorted(unknown)}; this package knows {sorted(known)}. Update spy-env")
-    replies = {
-        stage: {seat: RawReply(**reply) for seat, reply in row["replies"][stage].items()}
-        for stage in (Stage.PERFORMING, Stage.DETECTION)
-    }
+    replies = {stage: {seat: RawReply(**reply) for seat, reply in row["replies"][stage].items()} for stage in STAGES}
     game = Game(
         seed=row["seed"],
         task=row["task"],

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spy_env import PRESETS, RewardRules, Rules, Stage
+from spy_env import PRESETS, STAGES, RewardRules, Rules, Stage
 from spy_env.ranges import check_ranges, choice, ranged
 from spy_env.seats import ROLES
 from trainers.curriculum import Curriculum, Schedule
@@ -368,7 +368,7 @@ def check_budget(max_len: int, players: int, sampling: Mapping[Stage, Sampling])
     Raises:
         ValueError: replies alone take all the tokens there are.
     """
-    performance, vote = (sampling[stage].max_new_tokens for stage in (Stage.PERFORMING, Stage.DETECTION))
+    performance, vote = (sampling[stage].max_new_tokens for stage in STAGES)
     if (ballot := players * performance) + vote >= max_len:
         raise ValueError(
             f"--data.max_len is {max_len}, and a ballot of {players} performances may take {ballot} tokens and a vote {vote}, "

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
-from spy_env import ABSTAIN, Game, RewardRules, Seat, Stage
+from spy_env import ABSTAIN, STAGES, Game, RewardRules, Seat, Stage
 from spy_env.advantages import baseline_key, detection_advantages, performing_advantages
 from spy_env.ranges import check_ranges, choice, ranged
 
@@ -105,7 +105,7 @@ class Curriculum:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages that the coming iteration trains."""
-        return (Stage.PERFORMING, Stage.DETECTION) if self.schedule.schedule == "joint" else (self.stage,)
+        return STAGES if self.schedule.schedule == "joint" else (self.stage,)
 
     @property
     def trained(self) -> Stage | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Seat, Stage, Vote
+from spy_env import ABSTAIN, ROLES, STAGES, UNREADABLE, Game, RewardRules, Seat, Stage, Vote
 from spy_env.diagnostics.estimates import Estimate, average, share
 from trainers.curriculum import Curriculum
 from trainers.samples import Sample
@@ -42,7 +42,7 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
                 if game.role(seat) == role
             ]
         )
-    for stage in (Stage.PERFORMING, Stage.DETECTION):
+    for stage in STAGES:
         metrics[f"game/truncated/{stage}"] = mean(
             [reply.truncated for game in games for reply in game.replies[stage].values()]
         )
@@ -147,8 +147,8 @@ def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
         "named votes for the commonest number": votes_that(names_the_commonest, named),
     }
     earned = [(game, game.rewards(rules)) for game in games]
-    for role in ("spy", "civilian", "referee"):
-        for stage in ("performing", "detection"):
+    for role in ROLES:
+        for stage in STAGES:
             by_game = [
                 [reward for seat, reward in getattr(rewards, stage).items() if game.role(seat) == role]
                 for game, rewards in earned

@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from spy_env import Game, Seat, Stage, observe
+from spy_env import STAGES, Game, Seat, Stage, observe
 from spy_env.spy_v0 import Reply as Action
 from spy_env.spy_v0 import raw_env
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.prompt_budget import PromptBudget, fit_votes
 
 RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed; our choice
-STAGES = (Stage.PERFORMING, Stage.DETECTION)
 T = TypeVar("T")
 Replies = Mapping[Stage, Mapping[Seat, Reply]]
 Generate = Callable[[Request], Awaitable[Reply | Failed]]

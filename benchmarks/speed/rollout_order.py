@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from spy_env import Document, Game, Seat, Stage, load_task, read_documents
+from spy_env import STAGES, Document, Game, Seat, Stage, load_task, read_documents
 from spy_env.masking import count_units
 from trainers.cluster.coordinator import Assigned, Coordinator
 from trainers.cluster.prompt_rows import TRAIN, PromptRow, RunSettings, to_json
@@ -18,7 +18,7 @@ from trainers.config import Algo, GameConfig
 from trainers.engines import Sampling
 from trainers.engines.encoder import Encoder
 from trainers.openrlhf.engine import EngineRollout
-from trainers.rollout import STAGES, requests_of
+from trainers.rollout import requests_of
 from trainers.samples import Sample
 
 PLAYERS = 5

@@ -13,15 +13,13 @@ from typing import Any
 from spy_env.ballot import printable
 from spy_env.diagnostics.estimates import Estimate, average
 from spy_env.diagnostics.shown import over
-from spy_env.game import Game, Rewards
+from spy_env.game import STAGES, Game, Rewards
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
-from spy_env.seats import Seat
+from spy_env.seats import ROLES, Seat
 from spy_env.viewer.origin import origin_of, trained_files
 
 ROUNDING = 1e-12  # smaller changes are none
-STAGES = ("performing", "detection")
-ROLES = ("spy", "civilian", "referee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def by_role(games: Sequence[Rescored]) -> list[tuple[str, str, Estimate, Estimat
             if pairs:
                 own, new = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
                 changes = [after - before for before, after in pairs]
-                rows.append((stage, role, average(own), average(new), average(changes)))
+                rows.append((str(stage), role, average(own), average(new), average(changes)))
     return rows
 
 
@@ -77,7 +75,7 @@ def _means(one: Rescored, stage: str, role: str) -> tuple[float, float] | None:
 def row_of(one: Rescored) -> dict[str, Any]:
     """A game as a line of the differences."""
     stages = {
-        stage: {
+        str(stage): {
             seat: {"role": one.game.role(seat), "own": own, "new": getattr(one.new, stage)[seat]}
             for seat, own in getattr(one.own, stage).items()
         }

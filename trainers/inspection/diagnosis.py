@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from spy_env import Game
 from spy_env.diagnostics import Diagnosis, Lead, diagnose, votes_and_proxies
-from spy_env.diagnostics.collusion import NAME as COLLUSION
+from spy_env.diagnostics.diagnosis import NAME as COLLUSION
 from spy_env.diagnostics.estimates import Estimate
 from trainers.inspection.runs import Run
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spy_env import STAGES
 from spy_env.ballot import printable
 from trainers.inspection.runs import Run
 
@@ -40,8 +41,6 @@ def _by_role(stem: str, roles: Sequence[str] = ROLES) -> dict[str, str]:
     return {role: f"{stem}/{role}" for role in roles}
 
 
-_BY_STAGE = ("performing", "detection")
-
 FIGURES = (
     Figure("Performing reward by role", _by_role("game/reward_performing", ROLES[:2]), note="sums to 0 over a game"),
     Figure("Reward of the trained replies", {"mean": "reward", "std": "reward_std"}),
@@ -55,7 +54,7 @@ FIGURES = (
         shares=True,
         note="the fewer votes, the more by chance alone",
     ),
-    Figure("Truncated replies", _by_role("game/truncated", _BY_STAGE), shares=True),
+    Figure("Truncated replies", _by_role("game/truncated", STAGES), shares=True),
     Figure("Performances without the marker", {"unmarked": "game/unmarked"}, shares=True),
     Figure("Length of the trained replies", {"tokens": "completions/mean_length"}, note="of the stage that is trained"),
     Figure("Entropy", {"entropy": "entropy"}, note="nats a token"),
@@ -70,7 +69,7 @@ FIGURES = (
         {"equal rewards": "frac_reward_zero_std", "no readable vote": "game/no_readable_vote"},
         shares=True,
     ),
-    Figure("Update's norm", _by_role("update_norm", (*_BY_STAGE, "joint"))),
+    Figure("Update's norm", _by_role("update_norm", (*STAGES, "joint"))),
     Figure("Role baselines", prefix="game/baseline/"),
     Figure(
         "Running averages of the schedule",
