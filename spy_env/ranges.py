@@ -1,4 +1,4 @@
-"""Ranges of settings: they are written at the field of a frozen dataclass, and checked in this one place."""
+"""Ranges of settings, written at the fields of frozen dataclasses, and checked here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from math import inf
 from typing import Any
 
-_BOUNDS = {  # by name: what must hold of a value and the bound, and how the message puts it
+_BOUNDS = {  # by name: the comparison of a value with its bound, and its words in messages
     "least": (lambda value, bound: value >= bound, "at least"),
     "above": (lambda value, bound: value > bound, "above"),
     "most": (lambda value, bound: value <= bound, "at most"),
@@ -15,7 +15,7 @@ _BOUNDS = {  # by name: what must hold of a value and the bound, and how the mes
 
 
 def ranged(default: Any, *, hint: str = "", **bounds: float) -> Any:
-    """A field for a number (or a tuple of numbers) within ``bounds``: ``least``, ``above``, ``most``, ``below``.
+    """Make a field for a number (or a tuple of numbers) within ``bounds``: ``least``, ``above``, ``most``, ``below``.
 
     ``hint`` ends the error message. ``None``, where it is the default, is always in range.
     """
@@ -23,7 +23,7 @@ def ranged(default: Any, *, hint: str = "", **bounds: float) -> Any:
 
 
 def choice(default: str, *choices: str) -> Any:
-    """A field for one of a few words, the default among them."""
+    """Make a field for one of a few words, the first of them by default."""
     return dataclasses.field(default=default, metadata={"choices": (default, *choices)})
 
 

@@ -5,7 +5,7 @@
 | Import | ``from spy_env import spy_v0`` |
 | Constructors | ``env`` (AEC), ``parallel_env``, ``raw_env`` |
 | Agents | ``player_1`` .. ``player_n``; with ``voters="referees"`` also ``referee_1`` .. ``referee_k`` |
-| Observation | ``{"prompt": text}``, everything the seat is told; empty for a seat with nothing to do in the stage |
+| Observation | ``{"prompt": text}``, the seat's whole prompt; empty for a seat with nothing to do in the stage |
 | Action | text: the seat's whole reply, in both stages; ``Reply`` is text with its ``prefix`` and whether it is ``truncated`` |
 | Rewards | 0 until the last vote, then performing + detection reward; the parts are in ``infos`` |
 
@@ -41,9 +41,9 @@ MAX_REPLY = 100_000  # characters; the published runs end replies at 4,096 token
 
 
 class Reply(str):
-    """An action that says more of itself: which part was put in the seat's mouth, and whether it was cut short.
+    """An action with a ``prefix`` that was put in the seat's mouth, and a flag if the reply was cut short (``truncated``).
 
-    The text of the reply is the string; ``prefix`` stands before it. A plain ``str`` has neither.
+    The string is the text after the prefix. A plain ``str`` is a reply without either.
     """
 
     prefix: str
@@ -68,7 +68,7 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
         rewards: RewardRules | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Games of ``task`` on ``documents`` (default: those that the task ships).
+        """Play ``task`` on ``documents`` (default: the task's own).
 
         Raises:
             ValueError: no such task, or no documents.
@@ -144,7 +144,7 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
         }
 
     def observe(self, agent: Seat) -> dict[str, str]:
-        """All that ``agent`` is told in the current stage; doesn't change between its own and others' turns."""
+        """Return the whole prompt of ``agent`` in the current stage; it doesn't change between turns."""
         return {"prompt": self._prompts.get(agent, "")}
 
     def step(self, action: str | None) -> None:
@@ -199,7 +199,7 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
             }
 
     def render(self) -> str | None:
-        """The table as an onlooker sees it, without roles while the game runs; printed in mode ``human``."""
+        """Render the game for an onlooker, without roles while it runs; mode ``human`` prints it."""
         text = running_text(self.game, self._turn, len(self.possible_agents), self.reward_rules)
         if self.render_mode == "human":
             print(text)
@@ -207,11 +207,11 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
         return text
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resources are held."""
 
 
 def env(**kwargs: Any) -> Any:
-    """The AEC environment with PettingZoo's order checks. Arguments as for ``raw_env``."""
+    """Make the AEC environment with PettingZoo's order checks. Arguments as for ``raw_env``."""
     return wrappers.OrderEnforcingWrapper(raw_env(**kwargs))
 
 

@@ -16,7 +16,7 @@ from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, file_of,
 from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.generations import Ask, Finished, answer_all, content_key
 from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
-from spy_env.documents import PLAYABLE_UNITS, units_found
+from spy_env.documents import PLAYABLE_UNITS, playable_units
 from spy_env.records import to_json
 from spy_env.tasks import shipped_documents
 from spy_env.viewer.origin import games_files
@@ -95,7 +95,7 @@ def _playable(items: Items, prompts: bool, excluded: Counter[str]) -> list[dict[
     if prompts:
         cleaned = in_words([{**row, "prompt": row["document"]} for row in rows], excluded)
         rows = [{**row, "document": row["prompt"]} for row in cleaned]
-    playable = [row for row in rows if units_found(row["document"]) >= PLAYABLE_UNITS]
+    playable = [row for row in rows if playable_units(row["document"]) >= PLAYABLE_UNITS]
     if len(playable) < len(rows):
         excluded["document too short to play"] += len(rows) - len(playable)
     return playable

@@ -12,12 +12,12 @@ from spy_env.diagnostics.shown import over
 from spy_env.game import Game
 
 NAME = "collusion"
-FEWEST = 8  # late games: fewer may all say the same, and would then pass for certain; our choice
+FEWEST = 8  # late games; fewer could agree by chance; our choice
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """By how much the run's own detectors are better than the frozen one, paired by game: early games and late ones."""
+    """By how much the run's detectors are better than the frozen one, paired by game: in early games and in late ones."""
 
     early: Estimate
     late: Estimate
@@ -26,12 +26,12 @@ class Lead:
 
     @property
     def alarm(self) -> bool:
-        """Whether they are clearly ahead in late games and weren't in early ones; a few games say it by chance."""
+        """Whether they are clearly ahead in late games and weren't in early ones. Few games can look so by chance."""
         return self.late.n >= FEWEST and self.late.low > 0 and self.early.low <= 0
 
     @property
     def text(self) -> str:
-        """The figures in words."""
+        """The figures as a sentence."""
         return (
             f"the run's detectors are ahead of the frozen one by {self.late} in late games and by {self.early} in early ones; "
             f"the frozen one's own accuracy is {self.frozen_late}, and was {self.frozen_early}"
@@ -39,7 +39,7 @@ class Lead:
 
 
 def lead(own: Sequence[float], frozen: Sequence[float], early: int | None = None) -> Lead:
-    """From each game's share of right votes, in order of play: the first ``early`` games, by default half of them, and the rest.
+    """Compare each game's share of right votes, in order of play: in the first ``early`` games (default half) and the rest.
 
     Raises:
         ValueError: fewer than two games, not as many of one as of the other, or none early or late.
@@ -58,7 +58,7 @@ def lead(own: Sequence[float], frozen: Sequence[float], early: int | None = None
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything that games say of whether votes mean quality, without a model."""
+    """All evidence in games on whether votes mean quality, without a model."""
 
     games: int
     findings: tuple[Finding, ...]
@@ -69,12 +69,12 @@ class Diagnosis:
 
     @property
     def alarms(self) -> dict[str, str]:
-        """What is to be warned of, by name."""
+        """The warnings, by name."""
         return {finding.name: finding.text for finding in self.findings if finding.alarm}
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures by the names that logs have for them; none of what the games can't tell."""
+        """The figures by their names in logs; figures that the games don't give are left out."""
         if not self.games:
             return {}
         found = {f"diagnostics/{finding.name}": finding.found.value for finding in self.findings}
@@ -90,7 +90,7 @@ class Diagnosis:
 
 
 def diagnose(games: Iterable[Game], level: float = LEVEL, resamples: int = RESAMPLES) -> Diagnosis:
-    """All diagnostics of the games that are over, in their order; ``level`` is the rate of false alarms.
+    """Run all diagnostics on the finished games, in order; ``level`` is the rate of false alarms.
 
     ``resamples`` are of the intervals of ``votes``, which cost most of the time; 0 for their values alone.
     """

@@ -75,48 +75,48 @@ _COMPILED = {kind: [re.compile(cue, re.IGNORECASE) for cue in cues] for kind, cu
 
 @lru_cache(maxsize=2048)  # windows of games overlap
 def count_cues(kind: str, text: str, document: str) -> int:
-    """How often a text uses cues of a kind that the whole document never uses."""
+    """Count the cues of a kind in a text, without cues that the document uses itself."""
     found = ((len(cue.findall(text)), cue) for cue in _COMPILED[kind])
     return sum(count for count, cue in found if count and not cue.search(document))
 
 
 Measure = Callable[[Game, Shown], Mapping[Seat, float]]
-FEWEST = 2  # games that must have used a word before it says anything; our choice
-PRIOR = 4  # texts that a word's share of all texts counts for; our choice
+FEWEST = 2  # games that must have used a word before it counts; our choice
+PRIOR = 4  # weight, in texts, of a word's share over all texts; our choice
 
 
 class Probe(Protocol):
-    """One way to find the spy without reading for content."""
+    """A way to find the spy without reading for content."""
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """The players who stand out; all or none of them where nobody does."""
+        """Name the players who stand out; all or none if nobody does."""
 
     def learn(self, game: Game, texts: Shown) -> None:
-        """Take in who the spy of a judged game was."""
+        """Learn from the spy of a game that was judged."""
 
 
 class Most:
-    """Names whoever has most of something that only a spy should have. Learns nothing."""
+    """Names the player with most of something that only a spy should have. Learns nothing."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does."""
+        """See ``Probe``."""
         return _highest(self._measure(game, texts))
 
     def learn(self, game: Game, texts: Shown) -> None:
-        """Nothing to learn."""
+        """Learn nothing."""
 
 
 class MostOrLeast:
-    """Names whoever has most of something, or least, whichever was right more often so far."""
+    """Names the player with most of something, or with least, whichever was right more often so far."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure, self._lead = measure, 0.0
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does; nobody while both were right as often."""
+        """See ``Probe``; name nobody while both were right as often."""
         most, least = self._both(game, texts)
         return most if self._lead > 0 else least if self._lead < 0 else ()
 
@@ -137,7 +137,7 @@ class SeatHabit:
         self._spies: Counter[Seat] = Counter()
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does."""
+        """See ``Probe``."""
         return _highest({seat: self._spies[seat] for seat in game.players})
 
     def learn(self, game: Game, texts: Shown) -> None:
@@ -146,7 +146,7 @@ class SeatHabit:
 
 
 class Vocabulary:
-    """Naive Bayes over the words that a text holds, whatever the document: which are said by spies, which by civilians.
+    """Naive Bayes over the words of a text, whatever the document: words of spies against words of civilians.
 
     A text's score is the sum of log P(word | spy) / P(word | civilian) over its distinct words, each share of texts drawn
     toward the word's share of all texts, so that a rare word and a long text say little.
@@ -158,18 +158,18 @@ class Vocabulary:
         self._games: Counter[str] = Counter()
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does."""
+        """See ``Probe``."""
         if not self._texts:
             return ()
         return _highest({seat: sum(map(self._weight, sorted(set(words(text))))) for seat, text in texts.items()})
 
     def learn(self, game: Game, texts: Shown) -> None:
         """Count the words of each text once."""
-        said = {seat: set(words(text)) for seat, text in texts.items()}
-        for seat, own in said.items():
+        by_seat = {seat: set(words(text)) for seat, text in texts.items()}
+        for seat, used in by_seat.items():
             self._texts[game.role(seat)] += 1
-            self._with[game.role(seat)].update(own)
-        self._games.update(set().union(*said.values()))
+            self._with[game.role(seat)].update(used)
+        self._games.update(set().union(*by_seat.values()))
 
     def _weight(self, word: str) -> float:
         if self._games[word] < FEWEST:
@@ -183,11 +183,11 @@ class Vocabulary:
 
 def _highest(measured: Mapping[Seat, float]) -> Collection[Seat]:
     top = max(measured.values())
-    return [seat for seat, value in measured.items() if value >= top - 1e-12]  # rounding errors don't break a tie
+    return [seat for seat, value in measured.items() if value >= top - 1e-12]  # rounding errors must not break a tie
 
 
 def credit(named: Collection[Seat], game: Game) -> float:
-    """How right it is to vote for one of ``named`` at random; to name nobody is to vote for any player."""
+    """Return the chance that a random vote for one of ``named`` is right; nobody named means all players."""
     among = named or game.players
     return (game.spy in among) / len(among)
 
@@ -217,7 +217,7 @@ PROBES: Mapping[str, Callable[[], Probe]] = {
 
 
 def judged(probe: Probe, games: Iterable[tuple[Game, Shown]]) -> Iterator[Collection[Seat]]:
-    """Whom a fresh probe names in each game, in order; it has learned from those before and no other."""
+    """Yield the players that a fresh probe names in each game; it has learned from the games before it alone."""
     for game, texts in games:
         yield probe.names(game, texts)
         probe.learn(game, texts)

@@ -1,4 +1,4 @@
-"""What can be counted of performances: how spies' differ from civilians', and whether votes go with quality."""
+"""Quantities of performances: the gap between spies and civilians, and the correlation with votes received."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Gap:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval of the difference leaves 0 out."""
+        """Whether the interval of the difference excludes 0."""
         return self.difference.low > 0 or self.difference.high < 0
 
 
 def gaps(games: Iterable[Game]) -> dict[str, Gap]:
-    """By quantity: length in words, copied share of the own copy and of the whole document, distinct-2 of each text."""
+    """Return the gap of each quantity: length in words, copied shares of the player's copy and of the document, distinct-2."""
     measured = [(game, _measures(game, shown(game))) for game in over(games)]
     if not measured:
         return {}
@@ -40,7 +40,7 @@ def gaps(games: Iterable[Game]) -> dict[str, Gap]:
 
 
 def near_duplicates(games: Iterable[Game]) -> Estimate:
-    """The share of pairs of civilians of a game whose performances are nearly the same text."""
+    """Estimate the share of pairs of civilians of a game whose performances are nearly the same."""
     alike, pairs = [], []
     for game in over(games):
         texts = [shingles(text) for seat, text in shown(game).items() if seat != game.spy]
@@ -51,7 +51,7 @@ def near_duplicates(games: Iterable[Game]) -> Estimate:
 
 
 def diversity(games: Iterable[Game]) -> Estimate:
-    """Distinct-2 over all performances of a game together: low where players say the same."""
+    """Estimate distinct-2 over all performances of a game: low if players write the same."""
     return average([distinct_2(list(shown(game).values())) for game in over(games)])
 
 
@@ -80,13 +80,13 @@ def _gap(measured: Sequence[tuple[Game, Mapping[Seat, float]]]) -> Gap:
 
 
 RESAMPLES = 500  # of the bootstrap; our choice
-FEWEST = 8  # games of an interval: resampled, fewer often all say the same, and would then pass for certain; our choice
+FEWEST = 8  # games of an interval; resampling fewer could claim certainty; our choice
 COVERAGE, COPIED, LENGTH = "coverage of the hidden text", "copied share", "length"
 
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Of one game's centred ranks of votes and of a proxy: sums of their products and squares."""
+    """Sums of products and squares of one game's centred ranks, of votes and of a proxy."""
 
     both: float
     votes: float
@@ -94,13 +94,13 @@ class Products:
 
 
 def hidden_words(game: Game) -> set[str]:
-    """The content words of the hidden text that stand nowhere else in the document: what the spy can't know."""
+    """Return the content words that occur in the hidden text alone: the words that the spy can't know."""
     seen, unseen = seen_and_hidden(game)
     return content_words(unseen) - content_words(seen)
 
 
 def proxies(game: Game) -> dict[str, dict[Seat, float]]:
-    """What can be counted of each performance; no coverage where nothing was hidden that stands there alone."""
+    """Measure each performance; without coverage if no word occurs in the hidden text alone."""
     texts, source, wanted = shown(game), shingles(game.document.text), hidden_words(game)
     found = {
         COPIED: {seat: copied_share(text, source) for seat, text in texts.items()},
@@ -110,7 +110,7 @@ def proxies(game: Game) -> dict[str, dict[Seat, float]]:
 
 
 def votes_and_proxies(games: Iterable[Game], seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Estimate]:
-    """By proxy: the correlation of ranks (Spearman's, ties shared, each game ranked by itself and all games pooled).
+    """Correlate votes received with each proxy (Spearman's; ties shared, each game ranked by itself, all games pooled).
 
     The interval is the bootstrap's over games; without resamples, or of fewer than ``FEWEST`` games, from -1 to 1. A proxy is
     left out where no game has both votes and texts that differ.
@@ -133,7 +133,7 @@ def _products(received: Mapping[Seat, float], values: Mapping[Seat, float]) -> P
 
 
 def _centred_ranks(values: Sequence[float]) -> list[float]:
-    """Ranks about their mean; equal values share theirs."""
+    """Rank values about their mean; equal values share a rank."""
     return [(sum(other < value for other in values) - sum(other > value for other in values)) / 2 for value in values]
 
 

@@ -30,7 +30,7 @@ _NORMALISED = "Performing advantages are divided by their standard deviation in 
 
 
 def row_of(number: int, game: Game, origin: Origin) -> Facts:
-    """A game in the list: what it is searched, filtered and recognised by."""
+    """Return a game's row in the list: the values to search, filter and recognise it by."""
     votes = list(game.votes().values())
     return {
         "number": number,
@@ -48,7 +48,7 @@ def row_of(number: int, game: Game, origin: Origin) -> Facts:
 
 
 def facts_of(game: Game, origin: Origin) -> Facts:
-    """A game in full."""
+    """Return everything that is shown of an opened game."""
     return {
         "spy": game.spy,
         "players": game.players,
@@ -73,7 +73,7 @@ def _rules_text(game: Game) -> str:
 
 
 def _document_parts(game: Game) -> list[tuple[str, bool]]:
-    """The document in order, and which parts the spy did not see."""
+    """Split the document into parts, each with whether it was hidden from the spy."""
     text, parts, position = game.document.text, [], 0
     for span in game.hidden:
         parts += [(text[position : span.start], False), (text[span.start : span.end], True)]
@@ -119,12 +119,12 @@ def _outcome(game: Game, origin: Origin) -> Facts:
 
 
 def _learners(game: Game, advantages: Mapping[Seat, float], origin: Origin) -> dict[Seat, float]:
-    """Without those whose role somebody played who doesn't learn."""
+    """Drop the seats of players who don't learn."""
     return {seat: value for seat, value in advantages.items() if game.role(seat) not in origin.opponents}
 
 
 def _notes(game: Game, origin: Origin) -> list[str]:
-    """What a reader must know to read the advantages right."""
+    """Return the notes that a reader needs to read the advantages right."""
     weight = game.rules.vote_weight
     notes = (
         []
@@ -149,14 +149,14 @@ def _reached(game: Game, stage: Stage) -> bool:
 
 
 def _told(game: Game, stage: Stage) -> Facts:
-    """The exact prompts of a stage, each once, and which one each seat was given."""
+    """Return the prompts of a stage, each once, and the number of each seat's prompt."""
     prompts = observe(game, stage)
     texts = list(dict.fromkeys(prompts.values()))
     return {"texts": texts, "of": {seat: texts.index(prompt) for seat, prompt in prompts.items()}}
 
 
 SCRIPTS = ("store.js", "search.js", "list.js", "elements.js", "game.js", "page.js")  # one after the other, one scope
-# Beside the page's own script and style nothing runs, loads or is sent, and no text can be made into markup.
+# Nothing but the page's own script and style runs, nothing is loaded or sent, and no text can become markup.
 POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -164,7 +164,7 @@ POLICY = (
 
 
 def page_of(games: Iterable[tuple[int, Game, Origin]], reveal: bool = False) -> str:
-    """The whole page of games and their numbers; with ``reveal`` every game tells its spy at once."""
+    """Make the page of numbered games; with ``reveal`` every game shows its spy at once."""
     rows: list[Facts] = []
     held: list[str] = []
     for number, game, origin in games:
@@ -182,19 +182,19 @@ def page_of(games: Iterable[tuple[int, Game, Origin]], reveal: bool = False) -> 
 
 
 def embedded_json(value: Any) -> str:
-    """JSON that can stand in a script element: ASCII, and no ``<`` that could end it or begin a comment."""
+    """Write JSON for a script element: ASCII, and no ``<`` that could end it or begin a comment."""
     return json.dumps(value, separators=(",", ":")).replace("<", r"\u003c")
 
 
 def packed(value: Any) -> str:
-    """JSON, deflated, in base64: a game's prompts repeat its document, and shrink to almost nothing beside it."""
-    # A lone surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it.
+    """Deflate JSON and write it in base64; a game's prompts repeat its document, so they shrink to almost nothing."""
+    # UTF-8 can't hold a lone surrogate, and JSON has an escape for it.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     return base64.b64encode(zlib.compress(text)).decode("ascii")
 
 
 def unpacked(text: str) -> Any:
-    """What ``packed`` was given."""
+    """Undo ``packed``."""
     return json.loads(zlib.decompress(base64.b64decode(text)))
 
 

@@ -153,13 +153,13 @@ def test_a_game_goes_from_performing_to_detection_to_over(voters):
         (
             dealt(),
             "player_6",
-            r"game 1: no reply of 'player_6' is waited for in stage performing; waiting: \['player_1'",
+            r"game 1: 'player_6' has nothing to reply in stage performing; the game waits for \['player_1'",
         ),
-        (dealt(voters="referees"), "referee_1", "no reply of 'referee_1' is waited for in stage performing"),
-        (dealt().with_replies({"player_1": RawReply("")}), "player_1", r"waiting: \['player_2'"),
-        (performed(dealt(voters="referees")), "player_1", "no reply of 'player_1' is waited for in stage detection"),
+        (dealt(voters="referees"), "referee_1", "'referee_1' has nothing to reply in stage performing"),
+        (dealt().with_replies({"player_1": RawReply("")}), "player_1", r"the game waits for \['player_2'"),
+        (performed(dealt(voters="referees")), "player_1", "'player_1' has nothing to reply in stage detection"),
         (performed(dealt(voters="civilians", spy="player_2")), "player_2", "stage detection"),
-        (voted(dealt(), *"12345"), "player_1", r"stage over; waiting: \[\]"),
+        (voted(dealt(), *"12345"), "player_1", r"stage over; the game waits for \[\]"),
     ],
 )
 def test_a_reply_of_a_seat_that_is_not_waited_for_is_refused(game, seat, message):
@@ -206,7 +206,7 @@ def test_a_game_with_one_vote_that_can_be_read_is_readable(votes, readable):
 
 
 def test_rewards_wait_for_the_last_vote_and_can_be_counted_under_any_rules():
-    with pytest.raises(ValueError, match="game 1 is in stage detection; rewards follow from all votes"):
+    with pytest.raises(ValueError, match="game 1 is in stage detection; rewards need all votes"):
         performed(dealt()).rewards(RewardRules())
     game = voted(dealt(spy="player_1"), "1", "1", "1", "1", "x")
     assert list(game.rewards(RewardRules()).detection.values()) == [1, 1, 1, 1, 0]
