@@ -12,11 +12,11 @@ from spy_env.masking import OPERATORS
 from spy_env.render import game_text
 from trainers.corpus import Corpus
 from trainers.engines import Sampling
-from trainers.engines.players import ANYWHERE, engine_for, read_player, told
+from trainers.engines.players import ANYWHERE, engine_for, players_help, read_player
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Seating, play_games
 
-PLAYERS = told(ANYWHERE)
+PLAYERS = players_help(ANYWHERE)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from spy_env import PRESETS, Document, Rules, Stage, load_task, read_documents, 
 from spy_env.game import VOTERS
 from spy_env.masking import OPERATORS
 from trainers.engines import Engine, Sampling
-from trainers.engines.players import engine_for, read_player, told
+from trainers.engines.players import engine_for, players_help, read_player
 from trainers.openenv.offer import Offer
 from trainers.openenv.seat_game import OneAtATime
 
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "spyrl serve",
         description=main.__doc__,
-        epilog=told(OPPONENTS),
+        epilog=players_help(OPPONENTS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets anybody in who reaches this machine")
