@@ -6,6 +6,9 @@ TORCH ?= torch==2.13.0
 # More flags for spyrl train, for example ARGS="--train.seed 1"
 ARGS ?=
 
+# Threads that wait give way to other work instead of spinning.
+export GOMP_SPINCOUNT ?= 10000
+
 BIN := $(VENV)/bin
 RUN := outputs/first_run-$(shell date +%Y%m%d-%H%M%S)
 

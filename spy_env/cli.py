@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -25,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[0] not in known:
         print(f"spyrl: no command {arguments[0]!r}; choose one of {', '.join(known)}", file=sys.stderr)
         return 2
+    # Read when a command loads torch: threads that wait then give way to other work instead of spinning.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         return known[arguments[0]].load()(arguments[1:]) or 0
     except ModuleNotFoundError as error:

@@ -12,6 +12,7 @@ from tests.chat_server import Answer, Endpoint
 
 # Threads gain nothing on models this small, and on a busy machine they wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # for processes that use more threads: waiting ones don't spin
 
 
 @pytest.fixture

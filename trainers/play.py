@@ -10,12 +10,12 @@ from spy_env import Game, Rules, Seat, load_task, player_seats, referee_seats, t
 from spy_env.render import game_text
 from trainers.config import StageSampling, sampling_by_stage
 from trainers.corpus import Corpus
-from trainers.engines.players import ANYWHERE, engine_for, read_player, told
+from trainers.engines.players import ANYWHERE, engine_for, players_help, read_player
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import SeatPolicies, rollout
 from trainers.settings import add_rules, rules_of
 
-PLAYERS = told(ANYWHERE)
+PLAYERS = players_help(ANYWHERE)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Text in, tokens and log-probabilities out: whatever may stand behind a seat."""
+"""Text in, tokens and log-probabilities out: every kind of player that may sit on a seat."""
 
 from trainers.engines.protocol import Engine, Failed, Reader, Reply, Request, Sampling
 

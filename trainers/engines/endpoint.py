@@ -8,16 +8,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any
 
-from trainers.engines.protocol import Failed, Reply, Request
+from trainers.engines.protocol import Engine, Failed, Reply, Request
 
-REFUSALS = (400, 413, 422)  # HTTP: such as a prompt that is too long
+REFUSALS = (400, 413, 422)  # HTTP statuses of a request that can't be served, such as a prompt that is too long
 
 
-class EndpointEngine:
-    """Any OpenAI-compatible chat endpoint. It tells no token ids, so its replies can't be trained on.
+class EndpointEngine(Engine):
+    """Any OpenAI-compatible chat endpoint. It returns no token ids, so its replies can't be trained on.
 
     A prefill is left out, since the protocol has none: the replies' ``prefix`` is empty. Time-outs, 429, 5xx and cut
-    connections are retried with growing pauses, at most ``retries`` times.
+    connections are retried with growing pauses, at most ``retries`` times. A prompt's length isn't known here; the
+    endpoint refuses prompts that are too long.
     """
 
     def __init__(
@@ -30,9 +31,9 @@ class EndpointEngine:
         concurrency: int = 16,
         template_options: dict[str, Any] | None = None,
     ) -> None:
-        """Talk to the endpoint at ``url`` (such as ``http://localhost:8000/v1``). ``timeout`` in seconds, for one request.
+        """Connect to the endpoint at ``url``, such as ``http://localhost:8000/v1``; ``timeout`` in seconds per request.
 
-        ``template_options`` go to the server's chat template, which vLLM's and SGLang's take and OpenAI's own refuses.
+        ``template_options`` go to the server's chat template. vLLM and SGLang take them, OpenAI's own servers refuse them.
 
         Raises:
             ValueError: the ``api`` extra isn't installed.
@@ -40,7 +41,8 @@ class EndpointEngine:
         try:
             import openai
         except ImportError as error:
-            raise ValueError("an endpoint needs the api extra: pip install 'spy-env[api]'") from error
+            raise ValueError("an endpoint needs the api extra: pip install -e '.[api]' in the checkout") from error
+        # A body that isn't JSON raises a ValueError; JSON nested too deep, a RecursionError.
         self._errors: tuple[type[Exception], ...] = (openai.OpenAIError, TimeoutError, ValueError, RecursionError)
         self._client = openai.OpenAI(
             base_url=url,
@@ -58,90 +60,90 @@ class EndpointEngine:
         return [answers[i] for i in range(len(requests))]
 
     def as_answered(self, requests: Iterable[Request]) -> Iterator[tuple[int, Reply | Failed]]:
-        """Each request's place and answer, as they come; a request is taken from ``requests`` when it is its turn.
+        """Yield each request's index and answer as they arrive; take a request from ``requests`` only when it is sent.
 
-        Whoever stops iterating waits for what is under way, at most ``concurrency`` answers, and gets none of them. After
-        Ctrl-C they are waited for, too, and come; then it is raised.
+        A caller that stops iterating waits for the requests under way, at most ``concurrency``, and gets none of their
+        answers. After Ctrl-C those answers are still yielded; then the interrupt is raised.
         """
         with ThreadPoolExecutor(self._concurrency) as pool:
-            numbered, going = enumerate(requests), dict[Future[Reply | Failed], int]()
-            stopped: KeyboardInterrupt | None = None
+            numbered, under_way = enumerate(requests), dict[Future[Reply | Failed], int]()
+            interrupt: KeyboardInterrupt | None = None
             while True:
-                for i, request in islice(numbered, 0 if stopped else self._concurrency - len(going)):
-                    going[pool.submit(self._one, request)] = i
-                if not going:
+                # Fill the free threads, unless an interrupt says to send no more.
+                for i, request in islice(numbered, 0 if interrupt else self._concurrency - len(under_way)):
+                    under_way[pool.submit(self._one, request)] = i
+                if not under_way:
                     break
+                # Sleep until an answer arrives. The first Ctrl-C is kept for later, the second ends the wait.
                 try:
-                    done = wait(going, return_when=FIRST_COMPLETED).done
+                    done = wait(under_way, return_when=FIRST_COMPLETED).done
                 except KeyboardInterrupt as error:
-                    if stopped:
+                    if interrupt:
                         raise
-                    stopped = error
+                    interrupt = error
                     continue
+                # Hand over the answers; the caller may work for long between them, and the threads go on meanwhile.
                 for future in done:
-                    yield going.pop(future), future.result()
-            if stopped:
-                raise stopped
+                    yield under_way.pop(future), future.result()
+            if interrupt:
+                raise interrupt
 
     def _one(self, request: Request) -> Reply | Failed:
         sampling = request.sampling
-        only_if_asked: dict[str, Any] = {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
-        # No part of OpenAI's protocol; servers of open models take both.
-        beyond = {"top_k": sampling.top_k, "chat_template_kwargs": self._template_options}
-        if any(beyond.values()):
-            only_if_asked["extra_body"] = {name: value for name, value in beyond.items() if value}
+        # Sent only if set: OpenAI's protocol has neither of the last two, but servers of open models take both.
+        optional = {
+            "top_p": sampling.top_p if sampling.top_p < 1 else None,
+            "top_k": sampling.top_k,
+            "chat_template_kwargs": self._template_options,
+        }
         try:
-            answer: Any = self._client.chat.completions.create(
+            answer = self._client.chat.completions.create(
                 model=self._model,
                 messages=[{"role": "user", "content": request.prompt}],
                 max_tokens=sampling.max_new_tokens,
                 temperature=0 if sampling.greedy else sampling.temperature,
-                **only_if_asked,
+                extra_body={name: value for name, value in optional.items() if value},
             )
-        except self._errors as error:  # also JSON that isn't (a ValueError) or is too deep
+        except self._errors as error:
             body = getattr(error, "body", None)
-            said = (
-                f" - {str(body)[:300]}" if body and " - " not in str(error) else ""
-            )  # the client shows one form of it
+            # The client puts the body into the message of some errors, after a dash.
+            detail = f" - {str(body)[:300]}" if body and " - " not in str(error) else ""
             refused = getattr(error, "status_code", None) in REFUSALS
-            return Failed(f"{self._url}: {type(error).__name__}: {error}{said}", refused)
+            return Failed(f"{self._url}: {type(error).__name__}: {error}{detail}", refused)
         return self._read(answer)
 
     def _read(self, answer: Any) -> Reply | Failed:
-        choices: Any = getattr(answer, "choices", None)
-        first = choices[0] if isinstance(choices, list) and choices else None  # the client checks no types
+        """Return the reply in an answer whose types the client hasn't checked."""
+        choices = getattr(answer, "choices", None)
+        first = choices[0] if isinstance(choices, list) and choices else None
         message = getattr(first, "message", None)
         text, truncated = getattr(message, "content", None), getattr(first, "finish_reason", None) == "length"
         if text is None and message is not None and truncated:
-            text = ""  # servers that keep thinking apart tell it so where the tokens end before the answer begins
+            text = ""  # from servers that keep thinking apart, if the tokens run out before the answer begins
         if not isinstance(text, str):
             return Failed(f"{self._url}: the answer holds no text: {str(answer)[:200]!r}")
         return Reply(text, truncated=truncated, usage=_usage(answer))
 
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """Unknown here; the endpoint refuses what is too long."""
-        return 0
-
 
 def _usage(answer: Any) -> tuple[int, int] | None:
-    """The tokens of prompt and reply that an endpoint says it counted."""
-    told = getattr(answer, "usage", None)
-    prompt, reply = getattr(told, "prompt_tokens", None), getattr(told, "completion_tokens", None)
+    """Return the tokens of prompt and reply that an endpoint counted."""
+    usage = getattr(answer, "usage", None)
+    prompt, reply = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
     return (prompt, reply) if isinstance(prompt, int) and isinstance(reply, int) else None
 
 
 def _deadline(seconds: float) -> Callable[[Any], None]:
-    """A hook of the HTTP client that bounds the reading of a whole answer; its own time-out is for each piece of it."""
+    """Make a hook of the HTTP client that bounds the reading of a whole answer; its own time-out is per chunk."""
 
     def bound(response: Any) -> None:
-        pieces, ends = response.iter_raw, time.monotonic() + seconds
+        chunks, deadline = response.iter_raw, time.monotonic() + seconds
 
-        def until_the_end(*args: Any) -> Iterator[bytes]:
-            for piece in pieces(*args):
-                if time.monotonic() > ends:
+        def until_the_deadline(*args: Any) -> Iterator[bytes]:
+            for chunk in chunks(*args):
+                if time.monotonic() > deadline:
                     raise TimeoutError(f"the answer takes longer than {seconds} s")
-                yield piece
+                yield chunk
 
-        response.iter_raw = until_the_end
+        response.iter_raw = until_the_deadline
 
     return bound

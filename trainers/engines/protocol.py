@@ -1,7 +1,7 @@
-"""What an engine is: requests in; text, tokens and log-probabilities out.
+"""The interface of an engine: requests in; text, tokens and log-probabilities out.
 
-An engine answers a whole batch of requests. What the infrastructure could not do comes back as ``Failed`` in the
-request's place, so that the rest of the batch is kept; a bug raises.
+An engine answers a whole batch of requests. A request that the infrastructure couldn't serve is answered with
+``Failed``, so that the rest of the batch is kept; a bug raises.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from spy_env.ranges import check_ranges, ranged
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How replies are generated. Where they are trained on, nothing but the temperature bends the distribution.
+    """How replies are generated. For training, nothing but the temperature bends the distribution.
 
-    ``prefill`` is put in the mouth of the seat: it belongs to the prompt and isn't trained. ``stop`` ends a reply at
-    the first token that holds it. The rest is for evaluations, whose protocols ask for it: ``greedy`` takes the
-    likeliest token, ``top_p`` and ``top_k`` sample among the likeliest (1 and 0: among all).
+    ``prefill`` is the beginning of the reply: it belongs to the prompt and isn't trained. ``stop`` ends a reply at
+    the first token that holds it. The other fields are for evaluations, whose protocols ask for them: ``greedy`` takes
+    the likeliest token, ``top_p`` and ``top_k`` sample among the likeliest (1 and 0: among all).
     """
 
     max_new_tokens: int = ranged(1024, least=1)
@@ -35,7 +35,7 @@ class Sampling:
 
 
 class Request(NamedTuple):
-    """One reply to be generated. ``seed`` makes its chance its own, whatever else is in the batch."""
+    """A prompt to reply to. The reply's chance comes from ``seed`` alone, whatever else is in the batch."""
 
     prompt: str
     seed: str
@@ -44,11 +44,11 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What was generated. Token ids and log-probabilities are as sampled; empty where an engine tells none.
+    """A generated text, with token ids and log-probabilities as sampled; both are empty where an engine has none.
 
-    ``prompt_ids`` end with the prefill; ``ids`` hold the end-of-sequence token where one was sampled.
-    ``logprobs`` are of the distribution sampled from, natural logarithm, one for each of ``ids``. ``usage``: the tokens
-    of prompt and reply that an endpoint bills, where it tells them.
+    ``prompt_ids`` end with the prefill; ``ids`` include the end-of-sequence token if one was sampled.
+    ``logprobs`` are natural logarithms under the distribution sampled from, one for each of ``ids``. ``usage``: the
+    tokens of prompt and reply that an endpoint bills, if it reports them.
     """
 
     text: str
@@ -71,11 +71,12 @@ class Reader(Protocol):
     """Anything that reads prompts as tokens."""
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
-        """The length of a prompt as it is encoded here; 0 where no limit is known."""
+        """Return the length of a prompt, chat template and prefill included; 0, the default, where no limit is known."""
+        return 0
 
 
 class Engine(Reader, Protocol):
     """Anything that answers requests."""
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """One answer for each request, in order."""
+        """Return one answer for each request, in order."""

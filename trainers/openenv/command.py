@@ -9,14 +9,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, get_args, get_type_hints
 
-from spy_env import PRESETS, Document, Rules, Stage, load_task, read_documents, shipped_documents, task_names
-from spy_env.game import VOTERS
-from spy_env.masking import OPERATORS
+from spy_env import PRESETS, Document, Stage, load_task, read_documents, shipped_documents, task_names
 from trainers.engines import Engine, Sampling
-from trainers.engines.players import engine_for, read_player, told
+from trainers.engines.players import engine_for, players_help, read_player
 from trainers.openenv.offer import Offer, OneAtATime
+from trainers.settings import add_rules, rules_of
 
 OPPONENTS = ("scripted", "random", "model:FOLDER_OR_ID", "endpoint:URL#MODEL")  # nobody sits at a server's terminal
 MOST_DOCUMENTS = 10_000  # of a task, so that a hub's stream ends; our choice
@@ -30,12 +28,6 @@ NUMBERS = {  # flag: default, least, most, meaning
     "temperature": (1.0, 0, 100, "of an opponent's replies"),
     "timeout": (120.0, 0.01, 1e8, "seconds for one request to an endpoint"),
 }
-RULES: dict[str, dict[str, Any]] = {  # of the flags that set the rules, beside their names, kinds and defaults
-    "voters": {"choices": VOTERS},
-    "operator": {"choices": sorted(OPERATORS)},
-    "document_words": {"help": "cut documents after this many words"},
-    "words": {"help": "length of a performance that the task asks for"},
-}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     for name, (_, least, most, _) in NUMBERS.items():
         if not least <= (value := getattr(args, name)) <= most:
             raise ValueError(f"--{name} is {value}; give a number from {least} to {most:g}")
-    rules = Rules(**{name: getattr(args, name) for name in get_type_hints(Rules)})
+    rules = rules_of(args)
     players = {name: read_player(name, OPPONENTS) for name in args.opponent}
     documents = {task: _documents(task, args) for task in args.task}
     if args.dry_run:
@@ -84,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "spyrl serve",
         description=main.__doc__,
-        epilog=told(OPPONENTS),
+        epilog=players_help(OPPONENTS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -104,9 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PLAYER",
         help="the clients' choice for the other seats; the first is the default",
     )
-    for name, kind in get_type_hints(Rules).items():
-        first = (*get_args(kind), kind)[0]  # "int | None" is read as an int
-        parser.add_argument(f"--{name}", type=first, default=getattr(Rules(), name), **RULES.get(name, {}))
+    add_rules(parser)
     parser.add_argument("--rewards", choices=sorted(PRESETS), default="spyrl")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets everybody in who reaches this machine")
     for name, (default, _, _, meaning) in NUMBERS.items():

@@ -1,4 +1,4 @@
-"""Who may play a seat: one syntax, told in one place."""
+"""Who may play a seat: one syntax, players_help in one place."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from trainers.engines.players import (
     ScriptedEngine,
     SeatPlayer,
     engine_for,
+    players_help,
     read_player,
-    told,
 )
 
 
@@ -57,8 +57,8 @@ def test_what_names_no_player_is_refused_with_those_there_are(text, message):
 def test_players_that_need_a_run_can_not_sit_at_just_any_table(text):
     with pytest.raises(ValueError, match=f"no player '{text}'"):
         read_player(text, ANYWHERE)
-    assert text not in told(ANYWHERE)
-    assert f"\n  {text} " in told(KINDS)
+    assert text not in players_help(ANYWHERE)
+    assert f"\n  {text} " in players_help(KINDS)
 
 
 def test_each_player_gets_its_engine():
