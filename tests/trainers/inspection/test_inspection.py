@@ -270,7 +270,7 @@ def test_a_folder_that_holds_no_run_is_refused_with_the_way_out(tmp_path):
 
 
 def test_looking_at_runs_needs_neither_torch_nor_rich(place):
-    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'rich', 'numpy', 'tyro']));"
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'rich', 'tyro']));"
     program = f"{blocked} from trainers.inspection.command import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", program, str(place / "plain"), "--page", str(place / "q.html")]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
