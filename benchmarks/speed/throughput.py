@@ -268,7 +268,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     os.environ["OMP_NUM_THREADS"] = "1"
     if args.trl:
-        from trainers.trl.config import check_version
+        from trainers.trl.checks import check_version
 
         try:
             check_version()

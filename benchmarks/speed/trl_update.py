@@ -12,7 +12,7 @@ from typing import Any
 
 from trainers.embedded.logprobs import Pair
 from trainers.embedded.loss import LossRules
-from trainers.trl.config import check_version
+from trainers.trl.checks import check_version
 
 PAD, END = 0, 1
 

@@ -1,12 +1,12 @@
-"""What tests of several trainers ask for."""
+"""Fixtures of several trainers' tests."""
 
 import pytest
 
 
 @pytest.fixture(scope="module")
 def real_trl():
-    """Skips where TRL isn't installed in the version that its trainer was tried with."""
-    from trainers.trl.config import check_version
+    """Skip where the tested version of TRL isn't installed."""
+    from trainers.trl.checks import check_version
 
     try:
         check_version()

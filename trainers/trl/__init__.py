@@ -1,1 +1,1 @@
-"""The same games in TRL's GRPOTrainer: what is played, the rows that TRL gets, and the trainer itself."""
+"""The games in TRL's GRPOTrainer: what is played, the settings that are refused, and the trainer itself."""

@@ -15,21 +15,14 @@ from trl import GRPOConfig
 
 from trainers.config import Algo, Data, GameConfig, StageSampling
 from trainers.first_run.downloads import small_model
-from trainers.trl.config import Games
+from trainers.trl.games import Games
 from trainers.trl.trainer import SpyTrainer
 
 
 def trainer_for(model: str, documents: str, output: str, steps: int) -> SpyTrainer:
-    """Two games a step, four players each; detection and performing take turns."""
+    """Return a trainer of two games per step, four players each; detection and performing take turns."""
     games = Games(
-        game=GameConfig(
-            task="summarization",
-            players=4,
-            document_words=40,
-            words=20,
-            unreadable=-1.0,
-            abstain=-0.5,
-        ),
+        game=GameConfig(players=4, document_words=40, words=20, unreadable=-1.0, abstain=-0.5),
         algo=Algo(schedule="cycle", cycle=(1, 1)),
         data=Data(documents=documents, max_len=1024),
         performing=StageSampling(max_new_tokens=20, prefill="Summary: This paper"),

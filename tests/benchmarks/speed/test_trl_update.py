@@ -29,8 +29,8 @@ from benchmarks.speed.throughput import (
 )
 from benchmarks.speed.trl_update import batch_of, training_step
 from trainers.embedded.loss import LossRules
-from trainers.trl import config
-from trainers.trl.config import check_version
+from trainers.trl import checks
+from trainers.trl.checks import check_version
 
 TINY = ["update", "--trl", "--rounds", "1", "--layers", "1", "--vocabulary", "100"]
 
@@ -52,7 +52,7 @@ def said_to_be(monkeypatch, found):
             raise PackageNotFoundError(package)
         return found
 
-    monkeypatch.setattr(config, "version", version)
+    monkeypatch.setattr(checks, "version", version)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from tests.trainers.verl.verl_runs import config_of
 from trainers.config import Data, GameConfig, StageSampling
 from trainers.inspection.revoting import frozen_detector
 from trainers.inspection.runs import read_runs
-from trainers.trl.config import Games
+from trainers.trl.games import Games
 from trainers.verl.command import prepare
 
 
 class Arguments:
-    """What the folder says of ``GRPOConfig``."""
+    """The settings of ``GRPOConfig`` that a run's folder keeps."""
 
-    max_completion_length, temperature, chat_template_kwargs = 40, 0.7, None
+    max_completion_length, temperature, beta, chat_template_kwargs = 40, 0.7, 0.5, None
 
 
 def with_verl(folder):
@@ -28,7 +28,8 @@ def with_verl(folder):
 
 def with_trl(folder):
     game = GameConfig(players=4, unreadable=-2.0)
-    row = Games(game, data=Data(max_len=1024), detection=StageSampling(prefill="so")).run_row(Arguments, "some/model")
+    row = Games(game, data=Data(max_len=1024), detection=StageSampling(prefill="so")).record(Arguments, "some/model")
+    assert row["config"]["algo"]["kl"]["init_coef"] == Arguments.beta
     folder.mkdir()
     (folder / CONFIGS[1]).write_text(json.dumps(row), encoding="utf-8")
     (folder / CONFIGS[0]).write_text('{"model_type": "gpt2"}', encoding="utf-8")  # the model is saved there

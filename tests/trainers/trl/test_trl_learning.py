@@ -32,18 +32,16 @@ def place(tmp_path_factory):
 
 
 def scores_of(place, output, stage, **switches):
-    """The score of each step's games, the other stage played by script; ends early when all is learned."""
+    """Return the score of each step's games, the other stage played by script; end early when all is learned."""
     from transformers import TrainerCallback
 
-    settings = games_of(place, schedule=str(stage), **VOTERS[stage], **switches)
+    settings = games_of(place, {"schedule": str(stage), **switches}, **VOTERS[stage])
     settings = replace(settings, data=Data(settings.data.documents, max_len=90), micro_batch_size=512)
-    rows = settings.rows_a_game
+    rows = settings.rows_per_game
     sizes = {"per_device_train_batch_size": GAMES * rows, "num_generations": rows, "max_steps": STEPS[stage]}
     loss = {"beta": 0.02, "use_bias_correction_kl": False, "adam_beta2": 0.95}
     trainer = trainer_of(place, output, games=settings, save_strategy="no", logging_steps=50, **sizes, **loss)
-    trainer.seating = replace(
-        trainer.seating, engine=HalfScripted(trainer.seating.engine, SCRIPTS[stage], learned=stage)
-    )
+    trainer.seats = replace(trainer.seats, engine=HalfScripted(trainer.seats.engine, SCRIPTS[stage], learned=stage))
     scores = []
 
     class Scoring(TrainerCallback):

@@ -15,7 +15,7 @@ pytest.importorskip("transformers", reason="the model is one of its")
 
 from tests.trainers import tiny_world
 from tests.trainers.trl.trl_runs import games_in, lines_of
-from trainers.trl.progress import STATE
+from trainers.trl.games import STATE
 
 pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 ROOT = Path(__file__).parents[3]

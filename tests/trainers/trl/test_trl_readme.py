@@ -1,4 +1,4 @@
-"""What the README of TRL's trainer shows and names is there: its settings are taken, its files exist."""
+"""The README of TRL's trainer is true: its settings are taken, its files exist."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,11 @@ pytest.importorskip("torch", reason="the checks of settings need the train extra
 from tests.readme_commands import blocks
 from tests.trainers.trl.test_trl_settings import args
 from trainers.config import Data, GameConfig
-from trainers.trl import config
-from trainers.trl.config import Games, check_args
+from trainers.trl import checks
+from trainers.trl.checks import check_args
+from trainers.trl.games import Games
 
-FOLDER = Path(config.__file__).parent
+FOLDER = Path(checks.__file__).parent
 TEXT = (FOLDER / "README.md").read_text(encoding="utf-8")
 ((_, SHOWN),) = blocks(TEXT)
 
@@ -35,7 +36,7 @@ def test_the_settings_that_are_shown_are_taken():
     )
     check_args(args(**values), games)
     assert len(given) == 9
-    assert values["num_generations"] == games.rows_a_game
+    assert values["num_generations"] == games.rows_per_game
 
 
 @pytest.mark.trl

@@ -1,4 +1,4 @@
-"""A run of TRL that was stopped goes on with its curriculum, documents and games; what isn't its own is refused."""
+"""A run of TRL that was stopped goes on with its curriculum, documents and games; another run's checkpoint is refused."""
 # ruff: noqa: E402 - the imports below need what importorskip asks for
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ pytest.importorskip("peft", reason="adapters are its")
 
 from tests.trainers import tiny_world
 from tests.trainers.trl.trl_runs import games_in, games_of, lines_of, trainer_of
-from trainers.trl.progress import STATE
+from trainers.trl.games import STATE
 
 pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 STEPS, HALF = 6, 3
@@ -102,6 +102,9 @@ def test_a_run_that_was_made_with_other_settings_does_not_go_on(place):
     changed = games_of(place, beta=0.5)
     with pytest.raises(ValueError, match=r"made with game\.beta None, and now it is 0\.5"):
         trainer_of(place, "whole-False", games=changed).train(resume_from_checkpoint=True)
+    changed = games_of(place, {"cycle": (1, 1)})
+    with pytest.raises(ValueError, match=r"made with algo\.cycle \[2, 1\], and now it is \[1, 1\]"):
+        trainer_of(place, "whole-False", games=changed).train(resume_from_checkpoint=True)
     with pytest.raises(ValueError, match="made with seed 42, and now it is 1"):
         trainer_of(place, "whole-False", seed=1).train(resume_from_checkpoint=True)
     assert len(lines_of(place / "whole-False")) == STEPS
@@ -123,7 +126,7 @@ def test_a_finished_run_is_not_trained_again(place):
     shutil.copytree(place / "whole-False", place / "finished")
     trainer = trainer_of(place, "finished")
     trainer.train(resume_from_checkpoint=True)
-    assert trainer.progress.step == STEPS
+    assert trainer.curriculum.iteration == STEPS
     assert (place / "finished" / "metrics.jsonl").read_bytes() == (place / "whole-False" / "metrics.jsonl").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""What TRL's trainer is told: settings that break a step are refused, and the rows that TRL gets. Without TRL."""
+"""Settings that break a step are refused, TRL gets a row per trained reply, blank ones go again. Without TRL."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from spy_env import Stage
-from trainers.config import Algo, Data, GameConfig
+from tests.trainers.made_games import voted
+from trainers.config import Algo, Data, GameConfig, Kl
+from trainers.curriculum import Curriculum
 from trainers.samples import Sample
-from trainers.trl import config
-from trainers.trl.config import Games, check_args, check_version
-from trainers.trl.rows import Row, as_rollout, length_metrics, rows_of
+from trainers.trl import checks
+from trainers.trl.checks import check_args, check_version
+from trainers.trl.games import Games, as_rollout, filled_up, metrics_of, trained_rows
 
 PLAIN = {  # as GRPOConfig has them, for three games of four players
     "use_vllm": False,
@@ -59,30 +61,30 @@ def test_plain_settings_are_taken():
     ("changed", "said"),
     [
         ({"num_generations": 6}, r"num_generations is 6, no multiple of 4.*performing 4, detection 3.*give 4 .*8"),
-        ({"world_size": 2}, r"generation_batch_size is 12, 6 rows a process, no multiple of 4"),
+        ({"world_size": 2}, r"generation_batch_size is 12, 6 rows per process, no multiple of 4"),
         ({"steps_per_generation": 6}, "steps_per_generation is 6 and gradient_accumulation_steps 3"),
         ({"num_iterations": 2}, "num_iterations is 2"),
-        ({"auto_find_batch_size": True}, "auto_find_batch_size begins again"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size is True.*begins again"),
         ({"max_steps": -1}, "max_steps is -1"),
-        ({"eval_strategy": "steps"}, "eval_strategy is steps"),
+        ({"eval_strategy": "steps"}, "eval_strategy is 'steps'.*leave it 'no'"),
         ({"eval_strategy": SimpleNamespace(value="epoch")}, "eval_strategy"),
         ({"top_p": 0.9}, r"top_p is 0\.9.*leave it 1\.0"),
         ({"top_k": 50}, "top_k is 50"),
         ({"min_p": 0.1}, r"min_p is 0\.1"),
         ({"repetition_penalty": 1.1}, r"repetition_penalty is 1\.1"),
         ({"generation_kwargs": {"top_a": 1}}, "generation_kwargs is"),
-        ({"mask_truncated_completions": True}, "mask_truncated_completions"),
-        ({"use_vllm": True}, "use_vllm"),
-        ({"use_transformers_continuous_batching": True}, "use_transformers_continuous_batching"),
-        ({"reward_weights": [1.0]}, "reward_weights"),
-        ({"deepspeed": "zero3.json"}, "deepspeed and fsdp"),
-        ({"fsdp": ["full_shard"]}, "deepspeed and fsdp"),
+        ({"mask_truncated_completions": True}, "mask_truncated_completions is True"),
+        ({"use_vllm": True}, "use_vllm is True.*leave it False"),
+        ({"use_transformers_continuous_batching": True}, "use_transformers_continuous_batching is True"),
+        ({"reward_weights": [1.0]}, r"reward_weights is \[1\.0\]"),
+        ({"deepspeed": "zero3.json"}, r"deepspeed is 'zero3\.json': it cuts the model up"),
+        ({"fsdp": ["full_shard"]}, r"fsdp is \['full_shard'\]: it cuts the model up"),
         ({"n_gpu": 2}, "2 GPUs in one process.*torchrun"),
         ({"max_completion_length": 300}, "leaves nothing for the document"),
         ({"temperature": 0.0}, r"temperature is 0\.0"),
         (
             {"loss_type": "grpo", "gradient_accumulation_steps": 6, "steps_per_generation": 6},
-            "9 trained replies of stage",
+            r"loss_type is 'grpo'.*3 games per process \(performing 4, detection 3 each\) can't be cut evenly",
         ),
     ],
 )
@@ -108,7 +110,7 @@ def test_a_loss_that_weighs_rows_is_taken_where_they_can_be_cut_evenly():
     ],
 )
 def test_a_game_has_as_many_rows_as_its_fullest_stage(game, schedule, rows):
-    assert Games(GameConfig(**game), Algo(schedule=schedule)).rows_a_game == rows
+    assert Games(GameConfig(**game), Algo(schedule=schedule)).rows_per_game == rows
 
 
 @pytest.mark.parametrize(
@@ -118,6 +120,7 @@ def test_a_game_has_as_many_rows_as_its_fullest_stage(game, schedule, rows):
         (lambda: Games(algo=Algo(schedule="often")), "schedule is 'often'"),
         (lambda: Games(micro_batch_size=0), "micro_batch_size is 0"),
         (lambda: Games(data=Data(max_len=0)), r"data\.max_len is 0"),
+        (lambda: Games(algo=Algo(kl=Kl(0.02))), r"algo\.kl\.init_coef is 0\.02.*give GRPOConfig\(beta=0\.02\)"),
     ],
 )
 def test_games_that_cannot_be_played_are_refused_at_once(make, said):
@@ -127,7 +130,7 @@ def test_games_that_cannot_be_played_are_refused_at_once(make, said):
 
 @pytest.mark.parametrize(("found", "fits"), [("1.16.2", True), ("1.17.0", False), ("1.1.6", False)])
 def test_only_the_tested_trl_is_taken(monkeypatch, found, fits):
-    monkeypatch.setattr(config, "version", lambda _: found)
+    monkeypatch.setattr(checks, "version", lambda _: found)
     if fits:
         check_version()
     else:
@@ -146,47 +149,39 @@ SAMPLES = [
     sample("a", "player_2", (1, 2), (4, 5)),
     sample("b", "player_3", (1,), (4, 5, 6)),
 ]
-WORTH = {Stage.DETECTION: {("a", "player_1"): 1.0, ("a", "player_2"): -1.0, ("b", "player_3"): 0.5}}
 
 
-def test_each_game_is_filled_up_with_blank_rows_of_its_shortest_prompt():
-    rows = rows_of(SAMPLES, WORTH, rows_a_game=3, pad=9)
-    blank = [Row((1, 2), (9,), (0.0,), 0.0, 0.0, True), *2 * [Row((1,), (9,), (0.0,), 0.0, 0.0, True)]]
-    assert [row for row in rows if row.blank] == blank
-    assert [row.blank for row in rows] == [False, False, True, False, True, True]
-    assert [(row.ids, row.advantage) for row in rows if not row.blank] == [
-        ((4,), 1.0),
-        ((4, 5), -1.0),
-        ((4, 5, 6), 0.5),
-    ]
-    rollout = as_rollout(rows)
-    assert rollout["env_mask"] == [[1], [1, 1], [0], [1, 1, 1], [0], [0]]
-    assert rollout["earned"] == [1, 2, 0.0, 3, 0.0, 0.0]
+def test_a_batch_is_filled_up_with_blank_rows_of_its_shortest_prompt():
+    rows = filled_up(SAMPLES, 6, pad=9)
+    assert rows[:3] == SAMPLES
+    assert [(row.prompt_ids, row.ids, row.logprobs, row.reward) for row in rows[3:]] == 3 * [((1,), (9,), (0.0,), 0.0)]
+    rollout = as_rollout(rows, trained=3)
+    assert rollout["env_mask"] == [[1], [1, 1], [1, 1, 1], [0], [0], [0]]
+    assert rollout["earned"] == [1, 2, 3, 0.0, 0.0, 0.0]
     assert rollout["completion_ids"][1] == [4, 5]
 
 
-@pytest.mark.parametrize(
-    ("parts", "kept"), [(1, [0, 1, 3]), (2, [0, 1, 3, 2]), (3, [0, 1, 3]), (6, [0, 1, 3, 2, 4, 5])]
-)
+@pytest.mark.parametrize(("parts", "kept"), [(1, 3), (2, 4), (3, 3), (6, 6)])
 def test_as_few_blank_rows_stay_as_equal_micro_batches_need(parts, kept):
     torch = pytest.importorskip("torch", reason="rows become tensors")
-    from trainers.trl.rows import trained_rows
-
-    rows = rows_of(SAMPLES, WORTH, rows_a_game=3, pad=9)
-    scored = {"completion_ids": torch.arange(6), "advantages": torch.zeros(6), "num_items_in_batch": torch.tensor(6)}
-    batch = trained_rows({**scored, "sampling_per_token_logps": -torch.arange(6)}, rows, parts)
-    assert batch["completion_ids"].tolist() == kept
-    assert batch["old_per_token_logps"].tolist() == [-i for i in kept]
-    assert batch["advantages"].tolist() == [rows[i].advantage for i in kept]
+    scored = {"completion_ids": torch.arange(6), "advantages": torch.ones(6), "num_items_in_batch": torch.tensor(6)}
+    batch = trained_rows({**scored, "sampling_per_token_logps": -torch.arange(6)}, [1.0, -1.0, 0.5], parts)
+    assert batch["completion_ids"].tolist() == [*range(kept)]
+    assert batch["old_per_token_logps"].tolist() == [-i for i in range(kept)]
+    assert batch["advantages"].tolist() == [1.0, -1.0, 0.5, 0.0, 0.0, 0.0][:kept]
     assert batch["num_items_in_batch"] == 6
     assert "sampling_per_token_logps" not in batch
 
 
 def test_lengths_are_of_trained_replies_alone():
-    assert length_metrics(SAMPLES) == {
+    game = voted("2 1 1 1")
+    metrics = metrics_of([game], SAMPLES, before := Curriculum(), before.after([game]))
+    assert {name: value for name, value in metrics.items() if "_length" in name} == {
+        "completions/mean_length": 2,
         "completions/min_length": 1,
         "completions/max_length": 3,
         "completions/mean_terminated_length": 1.5,
         "completions/min_terminated_length": 1,
         "completions/max_terminated_length": 2,
     }
+    assert (metrics["game/trained/detection"], metrics["game/trained/performing"]) == (1.0, 0.0)

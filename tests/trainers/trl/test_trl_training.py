@@ -54,7 +54,7 @@ def place(tmp_path_factory):
 def run(place):
     """A whole training of six steps, and what came to its losses."""
     trainer = trainer_of(place, "run")
-    trainer.seating = replace(trainer.seating, engine=Remembering(trainer.seating.engine))
+    trainer.seats = replace(trainer.seats, engine=Remembering(trainer.seats.engine))
     trainer.batches = batches_at_the_loss(trainer)
     trainer.train()
     return trainer
@@ -80,15 +80,14 @@ def test_stages_alternate_and_the_curriculum_moves_once_a_step(place, run):
         games = games_in(place / "run", step)
         assert {game.trained for game in games} == {curriculum.stage}
         curriculum = curriculum.after(games)
-    assert run.progress.curriculum == curriculum
-    assert run.progress.documents == 6 * GAMES
+    assert run.curriculum == curriculum
 
 
 def test_what_comes_to_the_loss_is_each_trained_reply_once_with_our_advantage(place, run):
     curriculum = started(run.settings, 42)
     advantages = set()
     for step in range(1, 7):
-        expected = expected_rows(curriculum, place / "run", step, run.seating.engine.replies)
+        expected = expected_rows(curriculum, place / "run", step, run.seats.engine.replies)
         assert trl_runs.rows_at_the_loss(run.batches[step - 1 : step]) == expected
         assert len(expected) == GAMES * (PLAYERS - 1 if curriculum.stage is Stage.DETECTION else PLAYERS)
         advantages |= {(curriculum.stage, row[3]) for row in expected}
@@ -97,20 +96,20 @@ def test_what_comes_to_the_loss_is_each_trained_reply_once_with_our_advantage(pl
 
 
 @pytest.mark.parametrize(
-    ("game", "rows"),
+    ("settings", "rows"),
     [
-        ({"schedule": "joint"}, 7),
-        ({"schedule": "detection"}, 3),
-        ({"voters": "referees", "referees": 5, "cycle": (1, 1)}, 5),
-        ({"voters": "civilians", "cycle": (1, 1), "shuffle_advantages": True}, 4),
+        ({"algo": {"schedule": "joint"}}, 7),
+        ({"algo": {"schedule": "detection"}}, 3),
+        ({"voters": "referees", "referees": 5, "algo": {"cycle": (1, 1)}}, 5),
+        ({"voters": "civilians", "algo": {"cycle": (1, 1), "shuffle_advantages": True}}, 4),
     ],
 )
-def test_no_reply_is_lost_or_trained_twice_whatever_an_iteration_trains(place, tmp_path, game, rows):
+def test_no_reply_is_lost_or_trained_twice_whatever_an_iteration_trains(place, tmp_path, settings, rows):
     (tmp_path / "model").symlink_to(place / "model")
     sizes = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 4, "max_steps": 2}
-    trainer = trainer_of(tmp_path, "out", games=games_of(tmp_path, **game), num_generations=2 * rows, **sizes)
-    engine = Remembering(trainer.seating.engine)
-    trainer.seating = replace(trainer.seating, engine=engine)
+    trainer = trainer_of(tmp_path, "out", games=games_of(tmp_path, **settings), num_generations=2 * rows, **sizes)
+    engine = Remembering(trainer.seats.engine)
+    trainer.seats = replace(trainer.seats, engine=engine)
     batches = batches_at_the_loss(trainer)
     trainer.train()
     curriculum = started(trainer.settings, 42)
@@ -138,14 +137,14 @@ def test_loss_and_gradients_are_those_of_the_embedded_trainer(tmp_path, architec
     torch.set_num_threads(1)
     tiny_models.save(architecture, tmp_path / "model")
     sizes = {"per_device_train_batch_size": 21 // parts, "num_generations": 7, "gradient_accumulation_steps": parts}
-    game = games_of(tmp_path, schedule="joint")
+    game = games_of(tmp_path, {"schedule": "joint"})
     trainer = trainer_of(
         tmp_path, "out", lora, game, max_steps=2, beta=0.5, max_grad_norm=1e9, use_bias_correction_kl=False, **sizes
     )
-    trainer.seating = replace(trainer.seating, engine=Drifting(trainer.seating.engine))
+    trainer.seats = replace(trainer.seats, engine=Drifting(trainer.seats.engine))
     found = gradients_of(trainer, at_step=2)
     trainer.train()
-    assert found["rows"]
+    assert found["pairs"]
 
     policy = policies.policy_of(
         str(tmp_path / "model"), algo={"kl": {"init_coef": 0.5}}, actor={"shared_prompts": "off"}, **ADAPTATIONS[lora]
@@ -154,9 +153,8 @@ def test_loss_and_gradients_are_those_of_the_embedded_trainer(tmp_path, architec
         for (_, own), weight in zip(named(policy.model), found["weights"], strict=True):
             own.copy_(weight)
     pairs = [
-        (policies.sample(i, ids=row.ids, prompt_ids=row.prompt_ids, logprobs=row.logprobs), row.advantage)
-        for i, row in enumerate(found["rows"])
-        if not row.blank
+        (policies.sample(i, ids=row.ids, prompt_ids=row.prompt_ids, logprobs=row.logprobs), advantage)
+        for i, (row, advantage) in enumerate(found["pairs"])
     ]
     policy._prepare()
     loss = policy._accumulate(pairs, Whole(sum(len(sample.ids) for sample, _ in pairs), len(pairs)))
@@ -195,7 +193,8 @@ def gradients_of(trainer, at_step):
     class Taking(TrainerCallback):
         def on_pre_optimizer_step(self, args, state, control, **_):
             if state.global_step == at_step - 1:
-                found["rows"] = trainer._rows
+                trained = trainer._rows[: len(trainer._advantages)]  # the others are blank
+                found["pairs"] = list(zip(trained, trainer._advantages, strict=True))
                 found["weights"] = [parameter.detach().clone() for _, parameter in named(trainer.model)]
                 found["gradients"] = [parameter.grad.clone() for _, parameter in named(trainer.model)]
 
@@ -207,7 +206,7 @@ def test_trls_log_has_our_numbers_by_our_names(place, run):
     logs, lines = run.state.log_history, lines_of(place / "run")
     for step, line in enumerate(lines, 1):
         games = games_in(place / "run", step)
-        for name, value in game_metrics(games, run.progress.curriculum.rewards).items():
+        for name, value in game_metrics(games, run.curriculum.rewards).items():
             assert line[name] == logs[step - 1][name] == value, name
         for name in (
             "reward",
@@ -229,7 +228,7 @@ def test_games_replay_and_are_scored_again(place, run):
         for game in games_in(place / "run", step):
             assert not game.waiting
             assert from_json(to_json(game)) == game
-            assert sum(game.rewards(run.progress.curriculum.rewards).performing.values()) == pytest.approx(0, abs=1e-12)
+            assert sum(game.rewards(run.curriculum.rewards).performing.values()) == pytest.approx(0, abs=1e-12)
 
 
 def test_a_model_that_would_train_with_dropout_is_refused(tmp_path):
@@ -269,7 +268,8 @@ def test_tensorboard_and_the_table_of_completions_tell_what_was_trained(place):
         shown = [event.value for event in told.Scalars(f"train/{name}")]
         assert shown == pytest.approx([log[name] for log in trainer.state.log_history[:2]]), name
     table = read_parquet(place / "logged" / "completions" / "completions_00002.parquet")
-    assert table["advantage"].tolist() == [row.advantage for row in trainer._rows]
+    blank = len(trainer._rows) - len(trainer._advantages)
+    assert table["advantage"].tolist() == pytest.approx([*trainer._advantages, *[0.0] * blank])
     assert table["votes"].tolist() == pytest.approx([row.reward for row in trainer._rows])
     assert all(table["prompt"].str.contains("<user>"))
 

@@ -12,8 +12,7 @@ from tests.trainers import tiny_runs, tiny_world
 from trainers.config import Algo, Data, GameConfig
 from trainers.engines import Failed, Reply, Request
 from trainers.run_folder import games_file
-from trainers.settings import MOVED
-from trainers.trl.config import Games
+from trainers.trl.games import Games
 
 PLAYERS, GAMES = 4, 3
 SETTINGS: dict[str, Any] = {
@@ -35,20 +34,18 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def games_of(place: Path, **settings: Any) -> Games:
-    """What is played: stages alternate, three games of four per step; settings of ``game`` and ``algo`` are laid over."""
+def games_of(place: Path, algo: dict[str, Any] | None = None, **game: Any) -> Games:
+    """The settings of alternating stages, three games of four per step; ``game`` and ``algo`` are laid over."""
     documents = place / "documents.jsonl"
     if not documents.exists():
         tiny_runs.write_corpus(documents)
-    game = {"task": tiny_world.TASK, "players": PLAYERS, "unreadable": -1.0}
-    algo = {"schedule": "cycle", "cycle": (2, 1)}
-    for name, value in settings.items():
-        (algo if f"game.{name}" in MOVED else game)[name] = value
-    return Games(GameConfig(**game), Algo(**algo), Data(documents=str(documents), max_len=64))
+    rules: dict[str, Any] = {"task": tiny_world.TASK, "players": PLAYERS, "unreadable": -1.0, **game}
+    stages: dict[str, Any] = {"schedule": "cycle", "cycle": (2, 1), **(algo or {})}
+    return Games(GameConfig(**rules), Algo(**stages), Data(documents=str(documents), max_len=64))
 
 
 def trainer_of(place: Path, output: str, lora: bool = False, games: Games | None = None, **args: Any) -> Any:
-    """A trainer of the model in ``place``, writing into ``output`` there."""
+    """Make a trainer of the model in ``place``, writing into ``output`` there."""
     from peft import LoraConfig
     from trl import GRPOConfig
 
@@ -75,7 +72,7 @@ class Remembering:
 
 
 def batches_at_the_loss(trainer: Any) -> list[dict[str, Any]]:
-    """The micro-batches that TRL computes losses of, as they come."""
+    """Return a list to which each micro-batch is added when TRL computes its loss."""
     seen, compute = [], trainer.compute_loss
 
     def compute_loss(model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -87,7 +84,7 @@ def batches_at_the_loss(trainer: Any) -> list[dict[str, Any]]:
 
 
 def rows_at_the_loss(batches: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """(prompt ids, reply ids, log-probabilities, advantage) of each row that isn't blank, padding taken off."""
+    """Return (prompt ids, reply ids, log-probabilities, advantage) of each row that isn't blank, without padding."""
     rows = []
     for batch in batches:
         mask = batch["completion_mask"] * batch["tool_mask"]
@@ -101,15 +98,15 @@ def rows_at_the_loss(batches: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]
 
 
 def rounded(values: Any) -> tuple[float, ...]:
-    """Numbers that can be compared and sorted."""
+    """Return numbers that can be compared and sorted."""
     return tuple(round(value, 5) for value in values.tolist())
 
 
 def lines_of(folder: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
-    """The lines of a log."""
+    """Return the lines of a log."""
     return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
 
 
 def games_in(folder: Path, step: int) -> list[Game]:
-    """The games of a step."""
+    """Return the games of a step."""
     return list(read_games(games_file(folder, step)))
