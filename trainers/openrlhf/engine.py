@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 from trainers.engines import Failed, Reply, Request
-from trainers.engines.encoder import Encoder
-from trainers.engines.vllm_terms import reply_of, tokens_that_hold
+from trainers.engines.encoder import Encoder, tokens_that_hold
+from trainers.engines.vllm_terms import reply_of
 
 
 class CalledEngine:

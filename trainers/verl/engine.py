@@ -8,8 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from trainers.engines import Failed, Reply, Request
-from trainers.engines.encoder import Encoder
-from trainers.engines.vllm_terms import tokens_that_hold
+from trainers.engines.encoder import Encoder, tokens_that_hold
 
 
 class ServedEngine:
