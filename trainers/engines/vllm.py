@@ -86,8 +86,8 @@ class VllmEngine(EncodingReader):
         """Hand a request to vLLM, or return its refusal."""
         prompt_ids = self.encoder.encode(request.prompt, request.sampling.prefill)
         ends = self._ends | tokens_that_hold(request.sampling.stop, self.encoder)
+        params = self._params(**sampling_params(request, ends))
         try:
-            params = self._params(**sampling_params(request, ends))
             self._engine.add_request(name, {"prompt_token_ids": list(prompt_ids)}, params)
         except self._refusal as error:
             self._engine.abort_request([name])
