@@ -21,7 +21,7 @@ class PromptBudget:
     max_len: int | None = None
 
     def excess(self, game: Game, stage: Stage) -> int:
-        """By how many tokens the stage's longest prompt is too long; before the performances, a ballot is allowed for."""
+        """Return by how many tokens the stage's longest prompt and reply exceed ``max_len``; 0 or less if they fit."""
         if self.max_len is None:
             return 0
         sampling = self.sampling[stage]
@@ -52,50 +52,53 @@ def deal_to_fit(
 
 
 def _with_full_ballot(game: Game, budget: PromptBudget) -> Game:
+    """Fill the game with performances of full length, repetitions of the document's text."""
     if budget.max_len is None:
         return game
     text = " ".join(game.document.text.split())
-    have = count_units(text)
-    fewest = min(filter(None, (_tokens(text, reader) for reader in budget.readers)), default=1)  # says the most words
-    wanted = budget.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
-    stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
+    units = count_units(text)
+    # The reader with the fewest tokens for this text packs the most words into a performance.
+    fewest_tokens = min(filter(None, (_tokens(text, reader) for reader in budget.readers)), default=1)
+    most_units = budget.sampling[Stage.PERFORMING].max_new_tokens * units // fewest_tokens + 1
+    stand_in = shorten(" ".join([text] * (most_units // units + 1)), most_units)
     return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
 
 
 def _tokens(text: str, reader: Reader) -> int:
-    """The length of a text alone, without the chat template; 0 where the reader knows no limit."""
+    """Return the length of a text alone, without the chat template; 0 if the reader knows no limit."""
     return max(0, reader.count_tokens(text, "") - reader.count_tokens("", ""))
 
 
 def _document_tokens(game: Game, budget: PromptBudget) -> int:
-    """What the document takes in the longer of its two copies, for the reader that needs the most tokens."""
+    """Return the tokens of the longer of the document's two copies, for the reader that needs the most."""
     text = game.document.text
     copies = (text, hide(text, game.hidden, game.rules.operator))
     return max(1, *(_tokens(copy, reader) for copy in copies for reader in budget.readers))
 
 
 def _fewer_words(game: Game, excess: int, budget: PromptBudget) -> int:
-    """How many words to keep so that about ``excess`` tokens go."""
-    now = count_units(game.document.text)
-    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, budget))))
-    if now <= PLAYABLE_UNITS:
+    """Return how many words to keep so that about ``excess`` tokens go."""
+    words = count_units(game.document.text)
+    if words <= PLAYABLE_UNITS:
         raise ValueError(
-            f"prompts are {excess} tokens too long although the document has only {now} words left; raise max_len "
+            f"prompts are {excess} tokens too long although the document has only {words} words left; raise max_len "
             f"(now {budget.max_len}) or lower max_new_tokens"
         )
-    return max(PLAYABLE_UNITS, fewer)
+    fewer = int(words * (1 - excess / _document_tokens(game, budget)))
+    return max(PLAYABLE_UNITS, min(words - 1, fewer))
 
 
 def fit_votes(game: Game, budget: PromptBudget) -> Game:
-    """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts.
+    """Cut the document further in the vote prompts if the ballot is longer than the stand-in was.
 
-    Where no document is left to cut, performances that take more tokens on the ballot than a performance may have are
-    shown up to that: a text can take several times as many when it is read as when it was generated.
+    If no document is left to cut, performances are shown up to the tokens that a performance may have: a text can take
+    several times as many tokens when it is read as when it was generated.
 
     Raises:
         ValueError: there is no room even for cut performances.
     """
     fitting = _shorter_document(game, budget)
+    # By a quarter less each time, our choice: the texts around the performances may be longer than in the stand-in, too.
     tokens_each = budget.sampling[Stage.PERFORMING].max_new_tokens
     while fitting is None and tokens_each:
         fitting = _shorter_document(replace(game, shown_characters=_shown(game, budget, tokens_each)), budget)
@@ -111,19 +114,21 @@ def fit_votes(game: Game, budget: PromptBudget) -> Game:
 
 
 def _shorter_document(game: Game, budget: PromptBudget) -> Game | None:
-    """The game with as much of the document in its vote prompts as fits; None where the ballot leaves it no room."""
+    """Show as much of the document in vote prompts as fits; None if the ballot leaves it no room."""
     while (excess := budget.excess(game, Stage.DETECTION)) > 0:
         units = count_units(game.document.text)
         kept = game.detection_words or units
-        tokens_a_word = _document_tokens(game, budget) / units
+        tokens_per_word = _document_tokens(game, budget) / units
         if kept <= PLAYABLE_UNITS:
             return None
-        game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
+        game = replace(
+            game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_per_word) - 1))
+        )
     return game
 
 
 def _shown(game: Game, budget: PromptBudget, tokens_each: int) -> dict[Seat, int]:
-    """How many characters to show of each performance that takes more than ``tokens_each`` tokens on the ballot."""
+    """Return how many characters to show of each performance that takes more than ``tokens_each`` tokens on the ballot."""
     cut = {}
     for seat, performance in game.performances().items():
         text = performance.text

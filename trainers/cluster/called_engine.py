@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 from trainers.engines import Failed, Reply, Request, Sampling
-from trainers.engines.encoder import Encoder
-from trainers.engines.vllm_terms import tokens_that_hold
+from trainers.engines.encoder import Encoder, EncodingReader, tokens_that_hold
 
 
-class CalledEngine(ABC):
+class CalledEngine(EncodingReader):
     """An engine that is asked for one reply at a time, and batches by itself the requests of the same time."""
 
     def __init__(self, engine: Any, encoder: Encoder, params: Any, deadline_s: float) -> None:
         """``params`` are the sampling that the trainer wants, shared by all calls. A reply may take ``deadline_s`` seconds."""
         self.engine, self.encoder, self.params, self._deadline = engine, encoder, params, deadline_s
-
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """Return the prompt's length in tokens, chat template and prefill included."""
-        return len(self.encoder.encode(prompt, prefill))
 
     async def generate(self, request: Request) -> Reply | Failed:
         """Return one reply. An error of the engine is the infrastructure's, and so is a reply that never comes."""

@@ -19,14 +19,14 @@ from trainers.embedded.checkpoints import STATE
 from trainers.embedded.lineup import INITIAL, OPPONENTS
 from trainers.embedded.policy import Policy
 from trainers.engines import Engine, Failed, Reply, Request
-from trainers.engines.encoder import Encoder
+from trainers.engines.encoder import Encoder, EncodingReader
 from trainers.engines.local import LocalEngine
 from trainers.engines.players import engine_for, read_player
 from trainers.rollout import SeatPolicies
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(EncodingReader):
     """An engine whose weights are in place only while it plays."""
 
     playing: Callable[[], AbstractContextManager[LocalEngine]]
@@ -36,10 +36,6 @@ class Frozen:
         """Generate as the local engine does."""
         with self.playing() as engine:
             return engine.generate(requests)
-
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """Count tokens as the learner does."""
-        return len(self.encoder.encode(prompt, prefill))
 
 
 class Batch(NamedTuple):

@@ -1,10 +1,11 @@
 """A prefix tree through a transformers model, in one forward pass, with gradient.
 
-Two ways, both exact. ``mask``: a T x T mask on the model's own attention. ``cascade``: an attention function without a
-mask, which computes no score in vain; each unbranched run attends to itself and lends its keys to all below it, and the
-parts are merged by their log-sum-exp. Its kernel is the CPU's.
+Two exact methods. ``mask``: a T x T mask on the model's own attention. ``cascade``: an attention function that computes
+no hidden score, on the CPU only; each unbranched run attends to itself and lends its keys to its descendants, and the
+parts are merged by their log-sum-exp.
 
-Dimensions: T tokens of the tree, N tokens whose logits are read, H heads, D size of a head, V vocabulary.
+Dimensions: B 1, T tokens of the tree, Q queries and K keys of a part, N tokens whose logits are read, H heads, D size of
+a head, S tokens of a sequence, V vocabulary.
 """
 
 from __future__ import annotations
@@ -31,40 +32,45 @@ Part = tuple[slice, slice, bool]
 
 
 class _Cascade(torch.autograd.Function):
-    """Attention over the tree's parts. The backward of one part is exact when it is given the merged output and log-sum-exp."""
+    """Attention over the tree's parts. The backward of a part is exact if it gets the merged output and log-sum-exp."""
 
     @staticmethod
     def forward(
-        ctx: Any, query_HTD: Tensor, key_HTD: Tensor, value_HTD: Tensor, parts: Sequence[Part], scale: float
+        ctx: Any, query_BHTD: Tensor, key_BHTD: Tensor, value_BHTD: Tensor, parts: Sequence[Part], scale: float
     ) -> Tensor:
-        out_HTD = query_HTD.new_zeros(query_HTD.shape, dtype=torch.float32)
-        total_HT = query_HTD.new_full(query_HTD.shape[:3], float("-inf"), dtype=torch.float32)
+        # Nothing attended to yet: output 0 (B, H, T, D), log-sum-exp of no score (B, H, T). In fp32, as kernels keep sums.
+        out_BHTD = query_BHTD.new_zeros(query_BHTD.shape, dtype=torch.float32)
+        total_BHT = query_BHTD.new_full(query_BHTD.shape[:3], float("-inf"), dtype=torch.float32)
         for queries, keys, causal in parts:
-            own_HTD, own_HT = _attend(
-                query_HTD[:, :, queries], key_HTD[:, :, keys], value_HTD[:, :, keys], 0.0, causal, scale=scale
+            # The part by itself: output (B, H, Q, D) and log-sum-exp of its scores (B, H, Q).
+            part_BHQD, part_BHQ = _attend(
+                query_BHTD[:, :, queries], key_BHTD[:, :, keys], value_BHTD[:, :, keys], 0.0, causal, scale=scale
             )
-            before_HT = total_HT[:, :, queries]
-            after_HT = torch.logaddexp(before_HT, own_HT)
-            kept_HT1, gained_HT1 = (before_HT - after_HT).exp()[..., None], (own_HT - after_HT).exp()[..., None]
-            out_HTD[:, :, queries] = out_HTD[:, :, queries] * kept_HT1 + own_HTD * gained_HT1
-            total_HT[:, :, queries] = after_HT
-        out_HTD = out_HTD.to(query_HTD.dtype)
-        ctx.save_for_backward(query_HTD, key_HTD, value_HTD, out_HTD, total_HT)
+            # Softmax over the union of keys: weigh both outputs by their share of the summed exponentials.
+            before_BHQ = total_BHT[:, :, queries]
+            after_BHQ = torch.logaddexp(before_BHQ, part_BHQ)
+            kept_BHQ1 = (before_BHQ - after_BHQ).exp()[..., None]
+            gained_BHQ1 = (part_BHQ - after_BHQ).exp()[..., None]
+            out_BHTD[:, :, queries] = out_BHTD[:, :, queries] * kept_BHQ1 + part_BHQD * gained_BHQ1
+            total_BHT[:, :, queries] = after_BHQ
+        out_BHTD = out_BHTD.to(query_BHTD.dtype)
+        ctx.save_for_backward(query_BHTD, key_BHTD, value_BHTD, out_BHTD, total_BHT)
         ctx.parts, ctx.scale = parts, scale
-        return out_HTD
+        return out_BHTD
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        query_HTD, key_HTD, value_HTD, out_HTD, total_HT = ctx.saved_tensors
-        query_grad, key_grad, value_grad = map(torch.zeros_like, (query_HTD, key_HTD, value_HTD))
+        query_BHTD, key_BHTD, value_BHTD, out_BHTD, total_BHT = ctx.saved_tensors
+        query_grad, key_grad, value_grad = map(torch.zeros_like, (query_BHTD, key_BHTD, value_BHTD))
         for queries, keys, causal in ctx.parts:
+            # Given the merged sums, the kernel recomputes each score's final weight: gradients (B, H, Q or K, D) just add.
             to_query, to_key, to_value = _attend_backward(
                 grads[0][:, :, queries],
-                query_HTD[:, :, queries],
-                key_HTD[:, :, keys],
-                value_HTD[:, :, keys],
-                out_HTD[:, :, queries],
-                total_HT[:, :, queries],
+                query_BHTD[:, :, queries],
+                key_BHTD[:, :, keys],
+                value_BHTD[:, :, keys],
+                out_BHTD[:, :, queries],
+                total_BHT[:, :, queries],
                 0.0,
                 causal,
                 scale=ctx.scale,
@@ -86,56 +92,63 @@ def _cascade_attention(
     tree_parts: Sequence[Part] | None = None,
     **unused: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in every layer; ``tree_parts`` come through the model's keyword arguments."""
-    beyond = [name for name in ("softcap", "s_aux") if unused.get(name) is not None]
-    if tree_parts is None or dropout or beyond:
-        raise ValueError(f"cascade attention serves prefix trees alone, without dropout or {beyond or 'more'}")
-    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated ones in fp32
+    """Attend in a layer, as transformers calls it; ``tree_parts`` come through the model's keyword arguments."""
+    unserved = [name for name in ("softcap", "s_aux") if unused.get(name) is not None]
+    if tree_parts is None or dropout or unserved:
+        raise ValueError(
+            f"cascade attention takes prefix trees alone, with dropout 0 (now {dropout}) and without softcap and sinks "
+            f"(now {unserved}); give --actor.shared_prompts mask"
+        )
+    # Under autocast, rotated queries and keys (B, H, T, D) are still fp32; the kernel wants one precision.
+    query, key = query.to(value.dtype), key.to(value.dtype)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out_HTD = _Cascade.apply(query, key, value, tree_parts, scale)
-    return out_HTD.transpose(1, 2).contiguous(), None
+    out_BHTD = _Cascade.apply(query, key, value, tree_parts, scale)
+    return out_BHTD.transpose(1, 2).contiguous(), None  # transformers wants (B, T, H, D)
 
 
 AttentionInterface.register(CASCADE, _cascade_attention)
 
 
 def unwrapped(model: Any) -> Any:
-    """The transformers model itself; peft's wrapper has another signature, name and head."""
+    """Return the transformers model itself; peft's wrapper has another signature, name and head."""
     return getattr(model, "get_base_model", lambda: model)()
 
 
 def parts_of(tree: PrefixTree) -> list[Part]:
-    """What ``cascade`` computes: each segment causally with itself, then all below it with the whole of it."""
+    """Return the parts of ``cascade``: each segment causally with itself, then its descendants with the whole of it."""
     parts: list[Part] = []
     for start, stop, end in tree.segments():
-        own = slice(start, stop)
-        parts.append((own, own, True))
+        segment = slice(start, stop)
+        parts.append((segment, segment, True))
         if end > stop:
-            parts.append((slice(stop, end), own, False))
+            parts.append((slice(stop, end), segment, False))
     return parts
 
 
 def mask_of(tree: PrefixTree, device: torch.device, dtype: torch.dtype, window: int | None = None) -> Tensor:
-    """What each token may see, as a float mask of shape (1, 1, T, T); in a sliding layer only ``window`` tokens back.
+    """Return which tokens each token sees, as a float mask (1, 1, T, T); a sliding layer sees ``window`` tokens back.
 
-    Float, since a boolean one would be turned into floats anew in every layer.
+    Floats, since every layer would convert a boolean mask anew.
     """
+    # Token q sees itself and its ancestors k: k <= q < end[k], as (query, key).
     place_T = torch.arange(len(tree.ids), device=device)
     end_T = torch.tensor(tree.ends, device=device)
     seen_TT = (place_T[None] <= place_T[:, None]) & (place_T[:, None] < end_T[None])
+    # Distances in a sequence are differences of depth, not of place.
     if window is not None:
         depth_T = torch.tensor(tree.depths, device=device)
         seen_TT &= depth_T[:, None] - depth_T[None] < window
+    # Rows begin at multiples of 8 numbers; attention kernels would copy a mask with other strides.
     tokens = len(tree.ids)
-    rows = torch.full((tokens, -(-tokens // 8) * 8), HIDDEN, dtype=dtype, device=device)  # kernels copy other strides
+    rows = torch.full((tokens, -(-tokens // 8) * 8), HIDDEN, dtype=dtype, device=device)
     return rows[:, :tokens].masked_fill_(seen_TT, 0.0)[None, None]
 
 
 def layer_kinds(model: Any) -> dict[str, int | None]:
-    """The kinds of attention layer of a model, each with its window."""
+    """Return the kinds of attention layer of a model, each with its window."""
     config = model.config.get_text_config()
-    told = (getattr(config, name, None) for name in ("layer_types", "layers_block_type", "attention_layers"))
-    kinds = next(filter(None, told), None)
+    lists = (getattr(config, name, None) for name in ("layer_types", "layers_block_type", "attention_layers"))
+    kinds = next(filter(None, lists), None)
     window = getattr(config, "sliding_window", None)
     if kinds is None:  # older architectures slide in every layer or in none
         return {"full_attention": window}
@@ -143,27 +156,30 @@ def layer_kinds(model: Any) -> dict[str, int | None]:
 
 
 def run_tree(model: Any, tree: PrefixTree, method: str, read_N: Tensor | int, **options: Any) -> Any:
-    """The model's output for the tree, logits only at ``read_N`` (places in the tree, or as many last ones).
+    """Return the model's output for the tree; its logits (1, N, V) are those at ``read_N``, places in the tree.
 
-    Call it within ``attending(model, method)``, which must last until backward has ended. A window that is longer than
-    the longest sequence hides nothing; ``cascade`` knows no other.
+    An int reads that many last tokens, 0 all. Call it within ``attending(model, method)``, which must last until backward
+    has ended. ``cascade`` ignores windows: choose it by ``fitting``.
     """
     device = model.device
+    # Tell each layer which tokens see which: by parts, or by one mask (1, 1, T, T) for each kind of layer.
     if method == "cascade":
-        how: dict[str, Any] = {"attention_mask": None, "tree_parts": parts_of(tree)}
+        visibility: dict[str, Any] = {"attention_mask": None, "tree_parts": parts_of(tree)}
     else:
-        autocast = torch.is_autocast_enabled(device.type)  # which would else cast the mask in every layer
+        # Made in the precision of attention, which every layer would else cast it to. Windows that hide nothing are left out.
+        autocast = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type) if autocast else model.dtype
         masks = {
             kind: mask_of(tree, device, dtype, window if window and window < tree.longest else None)
             for kind, window in layer_kinds(model).items()
         }
-        how = {"attention_mask": masks if "sliding_attention" in masks else next(iter(masks.values()))}
+        visibility = {"attention_mask": masks if "sliding_attention" in masks else next(iter(masks.values()))}
+    # Tokens (1, T) at their positions in their own sequences (1, T).
     return model(
         input_ids=torch.tensor([tree.ids], device=device),
         position_ids=torch.tensor([tree.depths], device=device),
         logits_to_keep=read_N,
-        **how,
+        **visibility,
         **options,
     )
 
@@ -182,29 +198,27 @@ def attending(model: Any, method: str | None) -> Iterator[None]:
 
 
 def method_for(model: Any, wanted: str) -> tuple[str | None, str]:
-    """How to compute trees: ``wanted``, or with "auto" the best way that this model and device can take.
+    """Return the method that ``wanted`` names, or with "auto" the best one that this model and device can take.
 
-    Returns the method, or None and the reason why whole sequences must do.
+    Without any, return None and the reason why whole sequences must do.
 
     Raises:
-        ValueError: a method was asked for by name and can't be had.
+        ValueError: the method is given by name and can't be had.
     """
     if wanted == "off":
         return None, "turned off"
-    if wanted != "auto":
-        if reason := reason_against(model, wanted):
-            raise ValueError(f"--actor.shared_prompts is {wanted!r}, and {reason}; choose auto or off")
-        return wanted, ""
-    reasons = {}
-    for method in METHODS:
-        if not (reason := reason_against(model, method)):
+    reason: str | None = None
+    for method in METHODS if wanted == "auto" else (wanted,):
+        reason = reason_against(model, method)
+        if reason is None:
             return method, ""
-        reasons[method] = reason
-    return None, reasons["mask"]
+    if wanted != "auto":
+        raise ValueError(f"--actor.shared_prompts is {wanted!r}, and {reason}; choose auto or off")
+    return None, str(reason)
 
 
 def reason_against(model: Any, method: str) -> str | None:
-    """Why a model, in evaluation mode, can't take trees in this way; None where a trial on a few tokens shows that it can."""
+    """Return why a model, in evaluation mode, can't take trees in this way; None if a trial on a few tokens succeeds."""
     if strange := sorted(set(layer_kinds(model)) - PLAIN_LAYERS):
         return f"{_name(model)} has layers of kind {', '.join(strange)}, whose state can't branch"
     if method == "cascade" and model.device.type != "cpu":
@@ -213,7 +227,7 @@ def reason_against(model: Any, method: str) -> str | None:
         return f"{attention} takes no such mask"
     try:
         error = _error_on_a_trial(model, method)
-    except Exception as raised:  # whatever an architecture can't do, it says in its own way
+    except Exception as raised:  # each architecture has its own errors for trees that it can't take
         return f"{_name(model)} refuses: {type(raised).__name__}: {raised}"
     exact = model.dtype == torch.float32 and not torch.is_autocast_enabled(model.device.type)
     close = 1e-3 if exact else 0.1  # of the logits' spread; a trained model's roundings in bf16 come to some 0.02
@@ -226,27 +240,29 @@ def _name(model: Any) -> str:
 
 @torch.no_grad()
 def _error_on_a_trial(model: Any, method: str) -> float:
-    """How far logits are from those of plain sequences: root mean square, relative to their spread."""
+    """Return how far logits are from those of plain sequences: root mean square, relative to their spread."""
+    # Three sequences of varied tokens with a common beginning. No window is shorter, or the cascade wouldn't be asked.
     size = model.config.get_text_config().vocab_size
-    half = min([12, *_windows(model)]) // 2  # no window is shorter, or the cascade wouldn't be asked
+    half = min([12, *_windows(model)]) // 2
     runs = [tuple((7 * i * i + 3) % size for i in range(start, start + half)) for start in range(0, 4 * half, half)]
     sequences = [runs[0] + run for run in runs[1:]]
+    # The tree at once (T, V), and each of its sequences of S tokens alone (S, V).
     tree = grow(sequences)
     with attending(model, method):
         tree_TV = run_tree(model, tree, method, 0, use_cache=False).logits[0].float()
-    plain_LV = [
+    plain_SV = [
         model(input_ids=torch.tensor([one], device=model.device), use_cache=False).logits[0].float()
         for one in sequences
     ]
     errors = [
         ((tree_TV[list(path)] - plain).square().mean().sqrt() / plain.std()).item()
-        for path, plain in zip(tree.paths, plain_LV, strict=True)
+        for path, plain in zip(tree.paths, plain_SV, strict=True)
     ]
     return max(errors)
 
 
 def fitting(model: Any, longest: int, method: str) -> str:
-    """``mask`` where a layer's window is shorter than the longest sequence, else ``method``."""
+    """Return ``mask`` if a layer's window is shorter than the longest sequence, else ``method``."""
     return "mask" if min([longest, *_windows(model)]) < longest else method
 
 

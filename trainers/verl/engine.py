@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from trainers.cluster.called_engine import CalledEngine
 from trainers.engines import Failed, Reply, Request, Sampling
-from trainers.engines.vllm_terms import tokens_that_hold
+from trainers.engines.encoder import tokens_that_hold
 
 
 class ServedEngine(CalledEngine):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -15,14 +14,21 @@ transformers = pytest.importorskip("transformers", reason="the model is one of i
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
 from tests.trainers import tiny_models, tiny_world
-from tests.trainers.engines.asked import PROMPTS, logprobs_by_one_pass, requests, said
+from tests.trainers.engines.asked import (
+    PREFILL,
+    PROMPTS,
+    check_ends,
+    check_first_tokens,
+    check_prefill_and_stop,
+    logprobs_by_one_pass,
+    requests,
+    said,
+)
 from trainers.engines import Request, Sampling
 from trainers.engines import local as local_engine
 from trainers.engines.encoder import Encoder, end_tokens
 from trainers.engines.local import LocalEngine
 from trainers.engines.prefix_tree import grow
-
-PREFILL = r"\boxed{"
 
 
 def engine(architecture: str = "llama", rows: int = 32) -> LocalEngine:
@@ -134,15 +140,7 @@ def test_rows_that_are_done_are_computed_no_further():
 
 
 def test_a_reply_holds_its_end_token_and_its_text_does_not():
-    playing = engine()
-    end = playing.encoder.tokenizer.eos_token_id
-    replies = playing.generate(requests(60, Sampling(20)))
-    ended = [reply for reply in replies if end in reply.ids]
-    assert 10 < len(ended) < 60
-    for reply in ended:
-        assert reply.ids.index(end) == len(reply.ids) - 1
-        assert not reply.truncated
-        assert "<end>" not in reply.text
+    check_ends(engine())
 
 
 def test_a_reply_that_runs_out_of_tokens_is_truncated():
@@ -153,18 +151,7 @@ def test_a_reply_that_runs_out_of_tokens_is_truncated():
 
 
 def test_a_prefill_belongs_to_the_prompt_and_a_stop_ends_the_reply():
-    playing = engine()
-    tokens = playing.encoder.tokenizer
-    closing, opening = tokens.convert_tokens_to_ids(["}", PREFILL])
-    replies = playing.generate(requests(60, Sampling(20, prefill=PREFILL, stop="}")))
-    for request, reply in zip(requests(60), replies, strict=True):
-        assert reply.prompt_ids == (*playing.encoder.encode(request.prompt), opening)
-        assert reply.prefix == PREFILL
-        assert len(reply.ids) == len(reply.logprobs)
-        assert reply.text == tokens.decode(reply.ids, skip_special_tokens=True)
-    closed = [reply for reply in replies if closing in reply.ids]
-    assert 10 < len(closed) < 60
-    assert all(reply.ids.index(closing) == len(reply.ids) - 1 and not reply.truncated for reply in closed)
+    check_prefill_and_stop(engine())
 
 
 def test_a_prompt_is_counted_as_it_is_encoded():
@@ -175,19 +162,8 @@ def test_a_prompt_is_counted_as_it_is_encoded():
 
 @pytest.mark.parametrize("temperature", [1.0, 1.5, 3.0])
 def test_first_tokens_are_as_frequent_as_the_model_says(temperature):
-    playing, count = engine(), 2000
-    prompt_ids = playing.encoder.encode(PROMPTS[2])
-    with torch.no_grad():
-        logits_V = playing.model(torch.tensor([prompt_ids])).logits[0, -1].double()
-    expected_V = count * torch.softmax(logits_V / temperature, dim=-1)
-    asked = [Request(PROMPTS[2], f"often/{i}", Sampling(1, temperature)) for i in range(count)]
-    playing.rows = count
-    seen = Counter(reply.ids[0] for reply in playing.generate(asked))
-    common = [token for token, expected in enumerate(expected_V.tolist()) if expected >= 5]
-    terms = [(seen[token] - expected_V[token].item()) ** 2 / expected_V[token].item() for token in common]
-    assert len(common) > 5
-    freedom = len(common)
-    assert sum(terms) < freedom + 4 * (2 * freedom) ** 0.5  # about four standard deviations of chi-square
+    playing = engine(rows=2000)
+    check_first_tokens(playing, playing.model, temperature)
 
 
 def test_nothing_is_drawn_from_the_global_generators():

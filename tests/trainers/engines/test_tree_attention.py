@@ -118,7 +118,7 @@ def test_attention_with_more_to_it_than_the_kernel_knows_is_refused(monkeypatch,
         CASCADE,
         lambda *args, **options: forward(*args, **{**options, name: value}),
     )
-    assert "without dropout" in str(reason_against(model, "cascade"))
+    assert "give --actor.shared_prompts mask" in str(reason_against(model, "cascade"))
 
 
 def test_the_way_is_chosen_in_order_and_can_be_named():

@@ -10,7 +10,6 @@ import gc
 import importlib.util
 import random
 import resource
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,15 @@ from tests.trainers import tiny_world
 from tests.trainers.embedded import policies
 from tests.trainers.embedded.policies import ADVANTAGES, policy_of
 from tests.trainers.engines import vllm_models
-from tests.trainers.engines.asked import PROMPTS, logprobs_by_one_pass, requests, said
+from tests.trainers.engines.asked import (
+    PREFILL,
+    check_ends,
+    check_first_tokens,
+    check_prefill_and_stop,
+    logprobs_by_one_pass,
+    requests,
+    said,
+)
 from trainers.engines import Failed, Request, Sampling, vllm_terms
 from trainers.engines import vllm as vllm_engine
 from trainers.engines.vllm import VllmEngine
@@ -35,7 +42,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM isn't installed"),
 ]
 
-PREFILL = r"\boxed{"
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 3}}}}
 VLLM = {
     "rollout": {"engine": "vllm", "max_new_tokens": 64, "performing": {"max_new_tokens": 8}},
@@ -73,16 +79,7 @@ def test_recorded_log_probabilities_are_those_of_a_plain_forward_pass(policy, te
 @pytest.mark.parametrize("temperature", [1.0, 1.5])
 def test_first_tokens_are_as_frequent_as_the_model_says(policy, temperature):
     """Although the generation config beside the weights asks for top-k, top-p and a penalty."""
-    count = 2000
-    with torch.no_grad():
-        logits_V = policy.model(torch.tensor([policy.engine.encoder.encode(PROMPTS[2])])).logits[0, -1].double()
-    expected_V = count * torch.softmax(logits_V / temperature, dim=-1)
-    asked = [Request(PROMPTS[2], f"often/{i}", Sampling(1, temperature)) for i in range(count)]
-    seen = Counter(reply.ids[0] for reply in policy.engine.generate(asked))
-    common = [token for token, expected in enumerate(expected_V.tolist()) if expected >= 5]
-    terms = [(seen[token] - expected_V[token].item()) ** 2 / expected_V[token].item() for token in common]
-    assert len(common) > 5
-    assert sum(terms) < len(common) + 4 * (2 * len(common)) ** 0.5  # four standard deviations of chi-square
+    check_first_tokens(policy.engine, policy.model, temperature)
 
 
 def test_a_request_gets_the_same_reply_whatever_else_is_in_the_batch(playing):
@@ -94,14 +91,7 @@ def test_a_request_gets_the_same_reply_whatever_else_is_in_the_batch(playing):
 
 
 def test_a_reply_holds_its_end_token_and_its_text_does_not(playing):
-    end = playing.encoder.tokenizer.eos_token_id
-    replies = playing.generate(requests(60, Sampling(20)))
-    ended = [reply for reply in replies if end in reply.ids]
-    assert 10 < len(ended) < 60
-    for reply in ended:
-        assert reply.ids.index(end) == len(reply.ids) - 1
-        assert not reply.truncated
-        assert "<end>" not in reply.text
+    check_ends(playing)
 
 
 def test_a_reply_that_runs_out_of_tokens_is_truncated_and_one_that_ends_with_its_last_is_not(playing):
@@ -113,17 +103,8 @@ def test_a_reply_that_runs_out_of_tokens_is_truncated_and_one_that_ends_with_its
 
 
 def test_a_prefill_belongs_to_the_prompt_and_a_stop_ends_the_reply_and_stays_in_it(playing):
-    tokens = playing.encoder.tokenizer
-    closing, opening = tokens.convert_tokens_to_ids(["}", PREFILL])
-    replies = playing.generate(requests(60, Sampling(20, prefill=PREFILL, stop="}")))
-    for request, reply in zip(requests(60), replies, strict=True):
-        assert reply.prompt_ids == (*playing.encoder.encode(request.prompt), opening)
-        assert reply.prefix == PREFILL
-        assert len(reply.ids) == len(reply.logprobs)
-        assert reply.text == tokens.decode(reply.ids, skip_special_tokens=True)
-    closed = [reply for reply in replies if closing in reply.ids]
-    assert 10 < len(closed) < 60
-    assert all(reply.ids.index(closing) == len(reply.ids) - 1 and not reply.truncated for reply in closed)
+    check_prefill_and_stop(playing)
+    closing = playing.encoder.tokenizer.convert_tokens_to_ids("}")
     assert any(closing in reply.ids[:-1] for reply in playing.generate(requests(60, Sampling(20, prefill=PREFILL))))
 
 

