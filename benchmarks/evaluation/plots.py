@@ -9,8 +9,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from benchmarks.evaluation.results import Q4, Q8, Results, Score
-from benchmarks.evaluation.tables import AGAINST, Block, blocks, titled
+from benchmarks.evaluation.results import AGAINST, Q4, Q8, Results, Score
+from benchmarks.evaluation.tables import Block, blocks, titled
 from trainers.corpus import Say
 
 DIFFERENCES = ("model minus base",)  # small beside the values themselves: in the table only
@@ -56,8 +56,7 @@ def panels(results: Results) -> list[Panel]:
 
 def _values(block: Block) -> Panel:
     """A metric: contestants by data set."""
-    percent = all(score.percent for scores in block.rows.values() for score in scores.values())
-    panel = Panel(block.title, list(map(titled, block.sets)), "per cent" if percent else block.title)
+    panel = Panel(block.title, list(map(titled, block.sets)), "per cent" if block.percent else block.title)
     for row, scores in block.rows.items():
         if row not in DIFFERENCES:
             panel.series[row] = [point(scores.get(name)) for name in block.sets]

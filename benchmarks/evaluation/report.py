@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.evaluation.plots import INK, PAPER
 from benchmarks.evaluation.results import SOURCE, Results, read_results
-from benchmarks.evaluation.tables import Block, blocks, called, cells, counted, intervals, markdown, text, told, unit
+from benchmarks.evaluation.tables import Block, blocks, cells, counted, intervals, markdown, name_of, points, text
 from trainers import disk
 
 PAGE = """<!doctype html>
@@ -90,13 +90,13 @@ def _markdown(suites: Sequence[Suite]) -> str:
         parts.append(markdown(results, about))
         if (folder / "plot.png").exists():
             parts.append(f"![{text(results.suite)}]({folder.name}/plot.png)\n")
-        settings = "\n".join(f"- {text(line)}" for line in told(_settings(about)))
+        settings = "\n".join(f"- {text(line)}" for line in points(_settings(about)))
         parts.append(f"## Settings and versions\n\n{settings}\n")
     return "\n".join(parts)
 
 
 def _title(suites: Sequence[Suite]) -> str:
-    named = {called(about["model"]): None for _, _, about in suites if about.get("model")}
+    named = {name_of(about["model"]): None for _, _, about in suites if about.get("model")}
     return escape(f"Evaluation of {', '.join(named)}" if named else "Evaluation of saved games")
 
 
@@ -113,7 +113,7 @@ def _body(suites: Sequence[Suite]) -> Iterator[str]:
 
 def _suite(folder: Path, results: Results, about: Mapping[str, Any]) -> Iterator[str]:
     yield f'<section id="{_anchor(results.suite)}"><h2>{_words(results.suite)}</h2>'
-    who = [f"<b>{name}</b> {escape(called(about[name]))}" for name in CONTESTANTS if about.get(name)]
+    who = [f"<b>{name}</b> {escape(name_of(about[name]))}" for name in CONTESTANTS if about.get(name)]
     yield f'<p class="who">{" · ".join(who)}</p>'
     plot = folder / "plot.svg"
     if plot.exists():
@@ -128,13 +128,13 @@ def _suite(folder: Path, results: Results, about: Mapping[str, Any]) -> Iterator
         yield f"<p>Published rows: {escape(SOURCE)}.</p>"
     yield from _list("Counted", counted(results), is_open=True)
     yield from _list("Notes", results.notes, is_open=True)
-    yield from _list("Protocol", told(results.protocol))
-    yield from _list("Settings and versions", told(_settings(about)))
+    yield from _list("Protocol", points(results.protocol))
+    yield from _list("Settings and versions", points(_settings(about)))
     yield "</section>"
 
 
 def _table(block: Block) -> Iterator[str]:
-    yield f"<h3>{escape(block.heading + unit(block))}</h3>"
+    yield f"<h3>{escape(block.heading)}</h3>"
     head, *rows = cells(block, block.sets)
     yield '<div class="wide"><table><thead><tr>'
     yield "".join(f"<th>{escape(value)}</th>" for value in head) + "</tr></thead><tbody>"
