@@ -19,11 +19,10 @@ from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import Interval, Places, bootstrap, item_share
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.questions import NO_VERDICT, TIE, comparison, no_verdict, read_comparison
-from benchmarks.evaluation.results import Score, score_of
+from benchmarks.evaluation.results import AGAINST, Score, score_of
 from trainers import disk
 
 MODEL, BASE = "model", "base"
-AGAINST = "model against base"
 RIDGE = 0.01  # ours: keeps a fit finite where lengths tell all outcomes; a hundredth of one pair's weight
 SAME = "none, as all outcomes are the same"
 WORTH = {MODEL: 1.0, TIE: 0.5, BASE: 0.0}

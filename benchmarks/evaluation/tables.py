@@ -1,4 +1,4 @@
-"""A suite's numbers arranged as they are read, and as Markdown: tables, published rows, what was left out, the protocol."""
+"""A suite's numbers arranged for reading, and as Markdown: tables, published rows, counts, notes, the protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.evaluation.results import SOURCE, Published, Results, Score, beside, shown
+from benchmarks.evaluation.results import AGAINST, SOURCE, Published, Results, Score, beside, shown
 
 TITLES = {
     "gsm8k": "GSM8K",
@@ -30,25 +30,23 @@ TITLES = {
     "writingprompts": "WritingPrompts",
     "writingbench": "WritingBench",
 }
-AGAINST = "model against base"
+WIDTH = 120  # characters of a table before its further columns come in a table below
+NOTHING = "–"
+NOT_PUBLISHED = {"zero-shot", "partly few-shot"}  # the published SAMSum has examples
 _VARIANT = re.compile(
     r" \(([^()]*(?:\([^()]*\)[^()]*)*)\)|, ((?:partly )?few-shot|zero-shot|greedy|mean of \d+ samples)"
 )
 _DIFFERENCE = re.compile(r", difference$|^difference of ")
-NOT_PUBLISHED = ("zero-shot", "partly few-shot")  # the published SAMSum has examples
 
 
 @dataclass(slots=True)
 class Block:
-    """One metric of a suite: rows of scores by data set, and the published rows that may stand under them.
-
-    ``variants`` say which variant of the metric a data set was measured by; ``lead`` is the metric that is published.
-    """
+    """One metric of a suite: rows of scores by data set, and published rows to put under them."""
 
     title: str
-    lead: str
+    lead: str  # the metric under which published rows are looked for
     rows: dict[str, dict[str, Score]] = field(default_factory=dict)
-    variants: dict[str, list[str]] = field(default_factory=dict)
+    variants: dict[str, list[str]] = field(default_factory=dict)  # of the metric, by data set
     published: list[Published] = field(default_factory=list)
 
     @property
@@ -57,204 +55,175 @@ class Block:
         return list(self.variants)
 
     @property
-    def shared(self) -> list[str]:
-        """What the variants of all data sets have in common."""
-        first, *others = self.variants.values()
-        return [part for part in first if all(part in other for other in others)]
+    def percent(self) -> bool:
+        """Whether all numbers are shown as per cent."""
+        return all(score.percent for scores in self.rows.values() for score in scores.values())
 
     @property
     def heading(self) -> str:
-        """The title, with the variant as far as it is the same everywhere."""
-        return _named(self.title, self.shared)
+        """The title, the parts of the variant that all data sets share, and the unit."""
+        return _with_variant(self.title, self._shared()) + (", %" if self.percent else "")
 
     def column(self, name: str) -> str:
-        """The head of a column: the data set, with what is its own of its variant."""
-        return _named(titled(name), [part for part in self.variants[name] if part not in self.shared])
+        """Return the head of a data set's column: its title, and the parts of its variant that others don't share."""
+        shared = self._shared()
+        return _with_variant(titled(name), [part for part in self.variants[name] if part not in shared])
+
+    def label(self, row: str) -> str:
+        """Return the name of a row; it names per cent where other rows of the block aren't per cent."""
+        percent = all(score.percent for score in self.rows[row].values())
+        return f"{row}, %" if percent and not self.percent else row
+
+    def _shared(self) -> list[str]:
+        first, *others = self.variants.values()
+        return [part for part in first if all(part in other for other in others)]
 
 
 def titled(name: str) -> str:
-    """A data set's title; the name itself where we know none, as of a task of the alignment study."""
+    """Return a data set's title; the name itself where we know none, as for a task of the alignment study."""
     return TITLES.get(name, name)
 
 
-def _named(name: str, variant: Sequence[str]) -> str:
+def _with_variant(name: str, variant: Sequence[str]) -> str:
     return f"{name} ({', '.join(variant)})" if variant else name
 
 
 def blocks(results: Results) -> list[Block]:
-    """The blocks of a suite, in the order in which its scores stand."""
-    found: dict[str, Block] = {}
+    """Arrange a suite's scores in blocks, in the order of the scores."""
+    by_title: dict[str, Block] = {}
     for score in results.scores:
         title, row, lead, variant = _place(score)
-        block = found.setdefault(title, Block(title, lead))
+        block = by_title.setdefault(title, Block(title, lead))
         block.rows.setdefault(row, {})[score.set] = score
         if not block.variants.get(score.set):
-            block.variants[score.set] = variant  # the difference's name has it, too
-    for block in found.values():
-        comparable = [name for name in block.sets if not set(NOT_PUBLISHED) & set(block.variants[name])]
+            block.variants[score.set] = variant  # some rows' metrics don't name it
+    for block in by_title.values():
+        comparable = [name for name in block.sets if NOT_PUBLISHED.isdisjoint(block.variants[name])]
         block.published = beside(results.suite, block.lead, comparable)
-    return list(found.values())
+    return list(by_title.values())
 
 
 def _place(score: Score) -> tuple[str, str, str, list[str]]:
-    """A score's block, row, the metric that the block would be published under, and the score's variant."""
-    measure, _, what = score.metric.partition(": ")
-    if what:  # many numbers of one measure
-        return measure, what, measure, []
-    named = _VARIANT.sub("", score.metric)
-    variant = [
-        part for found in _VARIANT.findall(score.metric) for given in found if given for part in given.split(", ")
-    ]
-    if _DIFFERENCE.search(named):
-        metric = _DIFFERENCE.sub("", named)
-        return metric, "model minus base", metric, variant
-    if score.who == AGAINST and ", " in named:
-        rate, _, criterion = named.rpartition(", ")
-        return f"{AGAINST}, {criterion}", rate, f"win rate, {criterion}", variant
-    return named, score.who, named, variant
-
-
-def counts(results: Results) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """What a reader must know beside the numbers, by data set and contestant; what several scores repeat, once.
-
-    A score of a part of the set, such as one language, counts less than that of the whole.
-    """
-    found: dict[tuple[str, str], dict[str, int]] = {}
-    for score in results.scores:
-        measure = score.metric.partition(": ")[0] if ": " in score.metric else ""
-        who = measure or score.who
-        for what, count in score.counts.items():
-            seen = found.setdefault((score.set, who), {})
-            seen[what] = max(count, seen.get(what, 0))
-    return found
-
-
-def intervals(scores: Sequence[Score]) -> list[str]:
-    """The ways in which intervals were computed, the commonest first."""
-    ways = [score.interval for score in scores if score.low is not None]
-    return sorted(set(ways), key=lambda way: -ways.count(way))
-
-
-WIDTH = 120  # characters of a table before its further columns come in a table below
-NOTHING = "–"
-
-
-def markdown(results: Results, about: Mapping[str, Any]) -> str:
-    """The whole suite. ``about`` is what ``write_results`` is given: who was evaluated, with which settings."""
-    lines = [f"# {results.suite}", ""]
-    lines += [f"- {name}: {text(called(about[name]))}" for name in ("model", "base", "judge") if about.get(name)]
-    lines += ["; ".join(["- in brackets: 95 % intervals, from n items", *intervals(results.scores)])]
-    found = blocks(results)
-    for block in found:
-        lines += ["", f"## {text(block.heading + unit(block))}", "", *table(block)]
-    if any(block.published for block in found):
-        lines += ["", f"Published rows: {SOURCE}."]
-    lines += section("Counted", list(map(text, counted(results)))) + section("Notes", list(map(text, results.notes)))
-    lines += section("Protocol", list(map(text, told(results.protocol))))
-    return "\n".join(lines) + "\n"
-
-
-def called(who: Any) -> str:
-    """A contestant's or judge's name, as results tell it."""
-    return str(who["name"]) if isinstance(who, Mapping) and "name" in who else str(who)
-
-
-def table(block: Block) -> list[str]:
-    """One metric; in several tables where the data sets' columns are wider than a terminal."""
-    lines: list[str] = []
-    sets = block.sets
-    while sets:
-        fitting = next(count for count in range(len(sets), 0, -1) if count == 1 or _fits(_cells(block, sets[:count])))
-        lines += [*([""] if lines else []), *_lines(_cells(block, sets[:fitting]))]
-        sets = sets[fitting:]
-    return lines
+    """Return the title of a score's block, its row there, the block's ``lead``, and the score's variant."""
+    measure, colon, row = score.metric.partition(": ")
+    if colon:  # one of the many numbers of a measure
+        return measure, row, measure, []
+    name = _VARIANT.sub("", score.metric)
+    variant = ", ".join(in_brackets or bare for in_brackets, bare in _VARIANT.findall(score.metric))
+    parts = variant.split(", ") if variant else []
+    if _DIFFERENCE.search(name):
+        metric = _DIFFERENCE.sub("", name)
+        return metric, "model minus base", metric, parts
+    if score.who == AGAINST and ", " in name:
+        rate, _, criterion = name.rpartition(", ")
+        return f"{AGAINST}, {criterion}", rate, f"win rate, {criterion}", parts
+    return name, score.who, name, parts
 
 
 def cells(block: Block, sets: Sequence[str]) -> list[list[str]]:
-    """The cells of some data sets' columns, heads included."""
+    """Return the cells of some data sets' columns, heads included."""
     grid = [["", *map(block.column, sets)]]
-    grid += [[label(row, block), *(cell(scores.get(name)) for name in sets)] for row, scores in block.rows.items()]
-    for row in block.published:
-        if any(name in row.values for name in sets):
-            rate = "" if block.lead == block.title else f" {block.lead.partition(',')[0]}"
-            grid.append([f"published{rate}: {row.label}", *(_published(row, name) for name in sets)])
+    for row, scores in block.rows.items():
+        grid.append([block.label(row), *(_cell(scores.get(name)) for name in sets)])
+    rate = "" if block.lead == block.title else f" {block.lead.partition(',')[0]}"
+    for published in block.published:
+        values = [f"{published.values[name]:.1f}" if name in published.values else NOTHING for name in sets]
+        if set(values) != {NOTHING}:
+            grid.append([f"published{rate}: {published.label}", *values])
     return grid
 
 
-def _cells(block: Block, sets: Sequence[str]) -> list[list[str]]:
-    return [[text(value) for value in row] for row in cells(block, sets)]
-
-
-def _fits(grid: Sequence[Sequence[str]]) -> bool:
-    """Whether a table fits a terminal."""
-    return sum(max(map(width, column)) + 3 for column in zip(*grid, strict=True)) + 1 <= WIDTH
-
-
-def label(row: str, block: Block) -> str:
-    """A row's name; it says so where its numbers aren't per cent while others' are."""
-    units = {score.percent for scores in block.rows.values() for score in scores.values()}
-    percent = all(score.percent for score in block.rows[row].values())
-    return f"{row}, %" if len(units) > 1 and percent else row
-
-
-def unit(block: Block) -> str:
-    """What a block's heading adds where all of its numbers are per cent."""
-    return ", %" if all(score.percent for scores in block.rows.values() for score in scores.values()) else ""
-
-
-def cell(score: Score | None) -> str:
-    """A number with its interval and n."""
+def _cell(score: Score | None) -> str:
     return NOTHING if score is None else f"{shown(score)}, n {score.n}"
 
 
-def _published(row: Published, name: str) -> str:
-    return f"{row.values[name]:.1f}" if name in row.values else NOTHING
+def markdown(results: Results, about: Mapping[str, Any]) -> str:
+    """Return the whole suite as Markdown; ``about`` as in ``write_results``."""
+    lines = [f"# {results.suite}", ""]
+    lines += [f"- {role}: {text(name_of(about[role]))}" for role in ("model", "base", "judge") if about.get(role)]
+    lines += ["; ".join(["- in brackets: 95 % intervals, from n items", *intervals(results.scores)])]
+    arranged = blocks(results)
+    for block in arranged:
+        lines += ["", f"## {text(block.heading)}", "", *_table(block)]
+    if any(block.published for block in arranged):
+        lines += ["", f"Published rows: {SOURCE}."]
+    lists = {"Counted": counted(results), "Notes": results.notes, "Protocol": points(results.protocol)}
+    for title, items in lists.items():
+        if items:
+            lines += ["", f"## {title}", "", *(f"- {text(item)}" for item in items)]
+    return "\n".join(lines) + "\n"
 
 
-def _lines(grid: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(width, column)) for column in zip(*grid, strict=True)]
-    lines = ["| " + " | ".join(_padded(row, widths)) + " |" for row in grid]
-    return [
-        lines[0],
-        "|" + "|".join("-" * (wide + 1) + (":" if i else "-") for i, wide in enumerate(widths)) + "|",
-        *lines[1:],
-    ]
+def name_of(who: Any) -> str:
+    """Return the name of a contestant or judge in ``about``."""
+    return str(who["name"]) if isinstance(who, Mapping) and "name" in who else str(who)
 
 
-def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """The first column from the left, numbers to the right."""
-    spaces = [" " * (wide - width(value)) for value, wide in zip(row, widths, strict=True)]
-    return [row[0] + spaces[0], *(space + value for value, space in zip(row[1:], spaces[1:], strict=True))]
-
-
-def width(value: str) -> int:
-    """How many columns of a terminal a text takes."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in value)
-
-
-def text(value: str) -> str:
-    """Text on one line that Markdown shows as it is: no mark-up, no end of a cell."""
-    for sign in ("\\", "|", "<", "`"):
-        value = value.replace(sign, f"\\{sign}")
-    return " ".join(value.split())
+def intervals(scores: Sequence[Score]) -> list[str]:
+    """Return the methods by which intervals were computed, the commonest first."""
+    methods = [score.interval for score in scores if score.low is not None]
+    return sorted(set(methods), key=lambda method: -methods.count(method))
 
 
 def counted(results: Results) -> list[str]:
-    """What was left out, cut, empty or unreadable, a line for each data set."""
-    by_set: dict[str, list[str]] = {}
-    for (name, who), found in counts(results).items():
-        by_set.setdefault(name, []).append(f"{who}: " + ", ".join(f"{count} {what}" for what, count in found.items()))
-    return [f"{titled(name)}: " + "; ".join(told) for name, told in by_set.items()]
+    """Return a line per data set: the answers that were left out, cut, empty or unreadable.
+
+    Counts that several scores repeat come once. A part of the set, such as one language, counts less than the whole.
+    """
+    by_set: dict[str, dict[str, dict[str, int]]] = {}
+    for score in results.scores:
+        measure, colon, _ = score.metric.partition(": ")
+        for reason, count in score.counts.items():
+            counts = by_set.setdefault(score.set, {}).setdefault(measure if colon else score.who, {})
+            counts[reason] = max(count, counts.get(reason, 0))
+    lines = []
+    for name, by_who in by_set.items():
+        listed = [", ".join([f"{count} {reason}" for reason, count in counts.items()]) for counts in by_who.values()]
+        lines.append(f"{titled(name)}: " + "; ".join(map(": ".join, zip(by_who, listed, strict=True))))
+    return lines
 
 
-def told(protocol: Mapping[str, Any]) -> list[str]:
-    """A protocol or settings, one line a point."""
+def points(protocol: Mapping[str, Any]) -> list[str]:
+    """Return a protocol or settings, one line per point."""
     return [
         f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for name, value in protocol.items()
     ]
 
 
-def section(title: str, points: Sequence[str]) -> list[str]:
-    """A heading with a list under it; nothing where there are no points."""
-    return ["", f"## {title}", "", *(f"- {point}" for point in points)] if points else []
+def text(value: str) -> str:
+    """Return text on one line that Markdown shows as it is: no mark-up, no end of a cell."""
+    for sign in ("\\", "|", "<", "`"):
+        value = value.replace(sign, f"\\{sign}")
+    return " ".join(value.split())
+
+
+def _table(block: Block) -> list[str]:
+    """Return the lines of one metric's table; of several tables where its columns are wider than a terminal."""
+    lines: list[str] = []
+    sets = block.sets
+    while sets:
+        for count in range(len(sets), 0, -1):
+            grid = [list(map(text, row)) for row in cells(block, sets[:count])]
+            widths = [max(map(width, column)) for column in zip(*grid, strict=True)]
+            if sum(widths) + 3 * len(widths) + 1 <= WIDTH:
+                break
+        lines += [*([""] if lines else []), *_aligned(grid, widths)]
+        sets = sets[count:]
+    return lines
+
+
+def _aligned(grid: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    """Return a table's lines; the first column begins on the left, numbers end on the right."""
+    lines = []
+    for row in grid:
+        first, *others = [" " * (wide - width(value)) for value, wide in zip(row, widths, strict=True)]
+        values = [row[0] + first, *(space + value for space, value in zip(others, row[1:], strict=True))]
+        lines.append(f"| {' | '.join(values)} |")
+    first_rule, *rules = ["-" * (wide + 1) for wide in widths]
+    return [lines[0], f"|{'|'.join([first_rule + '-', *(rule + ':' for rule in rules)])}|", *lines[1:]]
+
+
+def width(value: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in value)

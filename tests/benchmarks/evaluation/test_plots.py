@@ -63,7 +63,7 @@ def test_without_matplotlib_there_is_a_note_and_no_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = []
     assert draw(alignment(), tmp_path, said.append) == []
-    assert "pip install 'spy-env[plot]'" in said[0]
+    assert "pip install -e '.[plot]'" in said[0]
 
 
 def test_names_with_signs_of_mathematics_or_markup_are_drawn_as_they_are(tmp_path):

@@ -17,7 +17,7 @@ def block(results, title):
 
 def test_a_metrics_variants_are_one_block_that_names_them():
     found = block(summarization(), "rouge-l F")
-    assert found.heading == "rouge-l F (rouge 1.0.1)"
+    assert found.heading == "rouge-l F (rouge 1.0.1), %"
     assert [found.column(name) for name in found.sets] == [
         "GovReport",
         "VCSum (jieba's words for Chinese)",
