@@ -6,18 +6,20 @@ The core (everything but the doors) needs the standard library alone. The doors 
 
 from spy_env.ballot import ABSTAIN, UNREADABLE, Vote, parse_vote, render_ballot
 from spy_env.documents import Document, read_documents, shorten
-from spy_env.game import Game, Performance, RawReply, Rules, Stage, deal
+from spy_env.game import STAGES, Game, Performance, RawReply, Rules, Stage, deal
 from spy_env.masking import Span, choose_spans, hide
 from spy_env.observations import observe
 from spy_env.records import from_json, read_games, to_json, write_games
 from spy_env.rewards import PRESETS, RewardRules, Tally, detection_rewards, performing_rewards
-from spy_env.seats import Seat, number_of, player_seats, referee_seats
+from spy_env.seats import ROLES, Seat, number_of, player_seats, referee_seats
 from spy_env.tasks import Task, load_task, shipped_documents, task_names
 
 __version__ = "0.1.0"
 __all__ = [
     "ABSTAIN",
     "PRESETS",
+    "ROLES",
+    "STAGES",
     "UNREADABLE",
     "Document",
     "Game",

@@ -12,7 +12,10 @@ EPSILON = 1e-6  # in GRPO's denominator
 
 
 def group_advantages(rewards: Sequence[float]) -> list[float]:
-    """GRPO's: (r - mean) / (std + eps) with the population std. Equal rewards give exactly 0 (SpyRL Eq 5)."""
+    """Normalise rewards within a group as GRPO does: (r - mean) / (std + eps), with the population std (SpyRL Eq 5).
+
+    Equal rewards give exactly 0.
+    """
     if not rewards or max(rewards) == min(rewards):
         return [0.0] * len(rewards)
     mean = sum(rewards) / len(rewards)
@@ -23,15 +26,18 @@ def group_advantages(rewards: Sequence[float]) -> list[float]:
 def role_advantages(
     rewards: Mapping[str, float], roles: Mapping[str, str], baselines: Mapping[str, float]
 ) -> dict[str, float]:
-    """Role-advantage estimation: each seat's reward less its role's baseline, 0 where there is none yet (SpyRL Eq 10)."""
+    """Subtract from each seat's reward its role's baseline, 0 before the first update (RAE, SpyRL Eq 10)."""
     return {seat: reward - baselines.get(roles[seat], 0.0) for seat, reward in rewards.items()}
 
 
 def performing_advantages(
     game: Game, rules: RewardRules, baselines: Mapping[str, float], normalise: bool = False
 ) -> dict[Seat, float]:
-    """Of all players of a game that is over; ``normalise`` divides them by their std (an ablation)."""
-    if not game.readable:  # no vote says anything about the performances
+    """Return the advantage of each player's performance in a finished game.
+
+    A game without a readable vote gives exactly 0. ``normalise`` divides by the std (an ablation).
+    """
+    if not game.readable:  # no vote is evidence about the performances
         return dict.fromkeys(game.players, 0.0)
     rewards = game.rewards(rules).performing
     keys = {seat: baseline_key(game, game.role(seat)) for seat in rewards}
@@ -40,11 +46,11 @@ def performing_advantages(
 
 
 def detection_advantages(game: Game, rules: RewardRules) -> dict[Seat, float]:
-    """Of the trained voters of a game that is over, normalised among them."""
+    """Return the advantages of the trained voters' votes in a finished game, normalised among these voters."""
     rewards, voters = game.rewards(rules).detection, game.trained_voters
     return dict(zip(voters, group_advantages([rewards[voter] for voter in voters]), strict=True))
 
 
 def baseline_key(game: Game, role: str) -> str:
-    """Baselines are kept apart by task, number of players and role."""
+    """Name the baseline of a role: there is one per task, number of players and role."""
     return f"{game.task}/{game.rules.players}/{role}"

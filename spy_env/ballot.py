@@ -13,32 +13,32 @@ from collections.abc import Sequence
 from spy_env.seats import Seat, number_of, player_seats
 
 Vote = str
-"""A player's seat, ``ABSTAIN`` or ``UNREADABLE``."""
+"""A vote as read: a player's seat, ``ABSTAIN`` or ``UNREADABLE``."""
 ABSTAIN: Vote = "abstain"
 UNREADABLE: Vote = "unreadable"
 NO_ANSWER = "(no answer)"
 
 _QUOTE = "| "
-# They can reorder what is seen.
+# These characters can reorder the text that a reader sees.
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _HEADING = re.compile(r"Player (\d+):")
 
 
 def render_ballot(performances: Sequence[tuple[Seat, str]]) -> str:
-    """The performances under their players' numbers, each line quoted."""
+    """Write the performances under their players' numbers, with every line quoted."""
     return "\n".join(f"Player {number_of(seat)}:\n{_quote(text)}" for seat, text in performances)
 
 
 def read_ballot(prompt: str) -> list[tuple[Seat, str]]:
-    """What ``render_ballot`` wrote, from a prompt that holds it; empty where there is none."""
-    found: list[tuple[Seat, list[str]]] = []
+    """Read the ballot that ``render_ballot`` wrote back from a prompt; empty if the prompt holds none."""
+    entries: list[tuple[Seat, list[str]]] = []
     for line, following in zip(lines := prompt.split("\n"), [*lines[1:], ""], strict=True):
         heading = _HEADING.fullmatch(line)
         if heading and following.startswith(_QUOTE):
-            found.append((f"player_{heading[1]}", []))
-        elif found and line.startswith(_QUOTE):
-            found[-1][1].append(line.removeprefix(_QUOTE))
-    return [(seat, "\n".join(text)) for seat, text in found]
+            entries.append((f"player_{heading[1]}", []))
+        elif entries and line.startswith(_QUOTE):
+            entries[-1][1].append(line.removeprefix(_QUOTE))
+    return [(seat, "\n".join(text)) for seat, text in entries]
 
 
 def _quote(text: str) -> str:
@@ -47,7 +47,7 @@ def _quote(text: str) -> str:
 
 
 def printable(line: str) -> str:
-    """A line without control characters and without those that reorder what is seen; tabs become spaces."""
+    """Remove control characters, and characters that reorder text, from a line; tabs become spaces."""
     if line.isascii() and line.isprintable():
         return line
     return "".join(" " if c == "\t" else c for c in line if c == "\t" or not _hidden_character(c))
@@ -62,7 +62,7 @@ _NESTING = 4  # braces within a box; deeper ones hold no vote
 
 
 def box_pattern(nesting: int) -> re.Pattern[str]:
-    """A complete, non-empty box with braces up to ``nesting`` deep, the inner of two.
+    """Match a complete, non-empty box with braces up to ``nesting`` deep; of nested boxes the inner one.
 
     Possessive, never read past the next box's start: linear time.
     """
@@ -83,22 +83,22 @@ _ABSTENTIONS = frozenset({"n/a", "na", "n.a", "n\\a", "none", "abstain", "notapp
 
 
 def after_thinking(reply: str) -> str:
-    """A reply without its ``<think>`` parts: what follows the last ``</think>``, up to a ``<think>`` never closed."""
+    """Return the part of a reply after its last ``</think>``, up to a ``<think>`` that is never closed."""
     last_close = reply.rfind("</think>")
     rest = reply[last_close + len("</think>") :] if last_close >= 0 else reply
     return rest.partition("<think>")[0]
 
 
 def last_box(reply: str, box: re.Pattern[str] = _BOX) -> str | None:
-    """The content of a reply's last complete, non-empty ``\\boxed{}`` outside its thinking; None where there is none."""
+    """Return the content of a reply's last complete, non-empty ``\\boxed{}`` outside its thinking, if there is one."""
     text = after_thinking(reply)
     boxes = deque(box.finditer(text, 0, text.rfind("}") + 1), maxlen=1)
     return boxes[0][1].strip() if boxes else None
 
 
-def unstyled(said: str) -> str:
-    """What a box says, without styling commands, braces and dollars, in half-width characters and single spaces."""
-    plain = _STYLING.sub(" ", said.translate(_HALF_WIDTH)).translate(_BRACES_TO_SPACES)
+def unstyled(content: str) -> str:
+    """Strip a box's content of styling commands, braces and dollars; full-width characters become half-width."""
+    plain = _STYLING.sub(" ", content.translate(_HALF_WIDTH)).translate(_BRACES_TO_SPACES)
     return " ".join(plain.strip(" $").split())
 
 
@@ -108,13 +108,13 @@ def parse_vote(reply: str, players: int) -> Vote:
     Reads ``3``, ``03``, ``Player 3``, ``player_3``, ``\\text{3}`` and full-width digits as ``player_3``; ``N/A`` in its
     spellings and ``none`` abstain. Anything else, and numbers outside 1 to ``players``, is unreadable.
     """
-    said = last_box(reply)
-    if said is None or len(said) > 200:  # no vote is longer
+    content = last_box(reply)
+    if content is None or len(content) > 200:  # no vote is longer
         return UNREADABLE
-    said = unstyled(said)
-    if said.casefold().replace(" ", "").rstrip(".") in _ABSTENTIONS:
+    content = unstyled(content)
+    if content.casefold().replace(" ", "").rstrip(".") in _ABSTENTIONS:
         return ABSTAIN
-    numbered = _NUMBERED.fullmatch(said)
+    numbered = _NUMBERED.fullmatch(content)
     if not numbered or not 1 <= int(numbered[1]) <= players:
         return UNREADABLE
     return player_seats(players)[int(numbered[1]) - 1]

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "spyrl.commands"
-EXTRAS = {"eval": "eval", "verl": "verl"}  # of a command that needs more than training, or another transformers
+EXTRAS = {"eval": "eval", "verl": "verl"}  # by command; all others need the train extra
 
 
 def commands() -> dict[str, EntryPoint]:
-    """Every installed sub-command by name."""
+    """Return every installed sub-command by name."""
     return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``spyrl COMMAND ...``. What the user can mend (a wrong value, a file, a download) is shown without a traceback."""
+    """Run ``spyrl COMMAND ...``. Errors that a user can mend (a wrong value, a file, a download) come without a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     known = commands()
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return known[arguments[0]].load()(arguments[1:]) or 0
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(arguments[0], "train")
-        print(f"spyrl {arguments[0]} needs {error.name!r}: pip install 'spy-env[{extra}]'", file=sys.stderr)
+        print(f"spyrl {arguments[0]} needs {error.name!r}: pip install -e '.[{extra}]'", file=sys.stderr)
         return 2
     except (ValueError, OSError) as error:
         print(f"spyrl {arguments[0]}: {error}", file=sys.stderr)

@@ -15,7 +15,7 @@ from typing import Any
 
 from spy_env.masking import unit_start, units
 
-PLAYABLE_UNITS = 5  # fewer can't be masked and still say something (our choice)
+PLAYABLE_UNITS = 5  # with fewer, nothing is left beside the mask; our choice
 TEXT_SUFFIXES = (".txt", ".md")
 
 
@@ -29,16 +29,16 @@ class Document:
 
 @dataclass(slots=True)
 class Skipped:
-    """Which documents were too short to play; filled while a corpus is read."""
+    """Counts the documents that are too short to play, while a corpus is read."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def add(self, where: str, found: int) -> None:
-        """Count one document; the first few are kept by name."""
+    def add(self, where: str, words: int) -> None:
+        """Count a document; the first few are kept by name."""
         self.count += 1
         if len(self.examples) < 5:
-            self.examples.append(f"{where}: {found} words, at least {PLAYABLE_UNITS} are needed")
+            self.examples.append(f"{where}: {words} words, at least {PLAYABLE_UNITS} are needed")
 
     def __str__(self) -> str:
         more = self.count - len(self.examples)
@@ -51,7 +51,7 @@ def read_documents(source: str | Path, input_key: str = "text", skipped: Skipped
     Args:
         source: a ``.jsonl`` file, a folder of ``.txt`` and ``.md`` files (read in name order), or a hub data set as
             ``id:config:split:column`` (an empty config is the default one), which is streamed.
-        input_key: the field of a JSONL row that holds the text. A row's ``id``, where it has one, becomes the id.
+        input_key: the field of a JSONL row that holds the text. A row's ``id``, if it has one, becomes the document's.
         skipped: counts the documents that are too short to play.
 
     Raises:
@@ -64,9 +64,9 @@ def read_documents(source: str | Path, input_key: str = "text", skipped: Skipped
         if document.id in seen:
             raise ValueError(f"{where}: the id {document.id!r} occurs twice; ids must be unique within a corpus")
         seen.add(document.id)
-        found = units_found(document.text)
-        if found < PLAYABLE_UNITS:
-            skipped.add(where, found)
+        words = playable_units(document.text)
+        if words < PLAYABLE_UNITS:
+            skipped.add(where, words)
             continue
         playable += 1
         yield document
@@ -77,13 +77,13 @@ def read_documents(source: str | Path, input_key: str = "text", skipped: Skipped
         )
 
 
-def units_found(text: str) -> int:
-    """The number of units in a text, counted only as far as playing needs."""
+def playable_units(text: str) -> int:
+    """Count the units of a text, up to ``PLAYABLE_UNITS``."""
     return sum(1 for _ in islice(units(text), PLAYABLE_UNITS))
 
 
 def shorten(text: str, max_units: int) -> str:
-    """The text up to the end of its ``max_units``-th unit."""
+    """Cut a text after its ``max_units``-th unit."""
     end = unit_start(text, max_units)
     return text if end == len(text) else text[:end].rstrip()
 
@@ -94,7 +94,7 @@ def _rows(source: str | Path, input_key: str) -> Iterator[tuple[str, Document]]:
         return _text_files(path)
     if path.is_file():
         if path.suffix in TEXT_SUFFIXES:
-            raise ValueError(f"{path} is one text file; give its folder, or a .jsonl file with one document a line")
+            raise ValueError(f"{path} is one text file; give its folder, or a .jsonl file with one document per line")
         return _json_lines(path, input_key)
     if str(source).count(":") == 3:
         return _hub_rows(str(source))
@@ -121,7 +121,7 @@ def _json_lines(path: Path, input_key: str) -> Iterator[tuple[str, Document]]:
             try:
                 row = json.loads(decoded)
             except (ValueError, RecursionError) as error:  # beside broken JSON: huge numbers, deep nesting
-                raise ValueError(f"{where}: not JSON ({error}); a corpus has one JSON object a line") from error
+                raise ValueError(f"{where}: not JSON ({error}); a corpus has one JSON object per line") from error
             if not isinstance(row, dict):
                 raise ValueError(f"{where}: {type(row).__name__} instead of a JSON object")
             text = _text_of(row, input_key, where, flag="input_key")
@@ -133,7 +133,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Document]]:
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise ValueError(f"reading {source!r} from a hub needs the data extra: pip install 'spy-env[data]'") from error
+        raise ValueError(f"reading {source!r} from a hub needs the data extra: pip install -e '.[data]'") from error
     for number, row in enumerate(load_dataset(name, config or None, split=split, streaming=True)):
         where = f"{source} row {number}"
         yield (

@@ -1,4 +1,4 @@
-"""The immutable record of a game: its rules, the deal, the raw replies; and what follows from them.
+"""The immutable record of a game (rules, deal, raw replies), and everything that follows from it.
 
 Chance is spent once, in ``deal``. Everything else here is a pure function of the replies.
 """
@@ -12,8 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from spy_env.ballot import ABSTAIN, UNREADABLE, Vote, after_thinking, parse_vote
-from spy_env.documents import PLAYABLE_UNITS, Document, shorten, units_found
+from spy_env.documents import PLAYABLE_UNITS, Document, playable_units, shorten
 from spy_env.masking import Span, choose_spans, operator_named
+from spy_env.ranges import check_ranges, choice, ranged
 from spy_env.rewards import RewardRules, Tally, count_votes, detection_rewards, performing_rewards
 from spy_env.seats import Seat, player_seats, referee_seats
 from spy_env.tasks import Task, load_task
@@ -22,47 +23,47 @@ VOTERS = ("all", "civilians", "referees")
 
 
 class Stage(StrEnum):
-    """Where a game stands: first all perform, then the voters vote."""
+    """The stage of a game: first all players perform, then the voters vote."""
 
     PERFORMING = "performing"
     DETECTION = "detection"
     OVER = "over"
 
 
+STAGES = (Stage.PERFORMING, Stage.DETECTION)  # the stages with replies, in order
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How a game is played. ``None`` means the task's own default; ``deal`` fills it in.
+
+    Attributes:
+        players: how many perform.
+        voters: "all" players, each from its own copy; "civilians" alone; or "referees", who see the full document.
+        referees: seats that vote where voters is "referees" (8 as released).
+        operator: how the spy's copy is masked, see spy_env.masking.OPERATORS.
+        mask_fraction: share of the document's words that is hidden; default the task's.
+        document_words: cut documents after this many words; default the task's.
+        words: length of a performance that the task asks for; default the task's.
 
     Raises:
         ValueError: a value that no game can be played with.
     """
 
-    players: int = 5
-    voters: str = "all"  # "all" players from what each saw; "civilians" alone; or "referees", who see the full document
-    referees: int = 8  # seats that vote where voters is "referees" (8 as released)
-    operator: str = "span"  # how the spy's copy is masked, see spy_env.masking.OPERATORS
-    mask_fraction: float | None = None  # share of the document's units that is hidden
-    document_words: int | None = None  # longer documents are cut after this many units
-    words: int | None = None  # length of a performance that the task asks for
+    players: int = ranged(5, least=3, hint="with fewer every vote names the spy or nobody")
+    voters: str = choice(*VOTERS)
+    referees: int = ranged(8, least=1)
+    operator: str = "span"
+    mask_fraction: float | None = ranged(None, above=0, below=1)
+    document_words: int | None = ranged(None, least=5)
+    words: int | None = ranged(None, least=5)
 
     def __post_init__(self) -> None:
-        if self.players < 3:
-            raise ValueError(
-                f"players is {self.players}; a game needs at least 3, else every vote names the spy or nobody"
-            )
-        if self.voters not in VOTERS:
-            raise ValueError(f"voters is {self.voters!r}; choose one of {list(VOTERS)}")
-        if self.referees < 1:
-            raise ValueError(f"referees is {self.referees}; at least one must vote")
+        check_ranges(self)
         operator_named(self.operator)
-        if self.mask_fraction is not None and not 0 < self.mask_fraction < 1:
-            raise ValueError(f"mask_fraction is {self.mask_fraction}; give a share between 0 and 1, such as 0.2")
-        for name in ("document_words", "words"):
-            if (value := getattr(self, name)) is not None and value < 5:
-                raise ValueError(f"{name} is {value}; at least 5 are needed")
 
     def for_task(self, task: Task) -> Rules:
-        """These rules with the task's defaults filled in."""
+        """Return these rules with the task's defaults filled in."""
         return replace(
             self,
             mask_fraction=task.mask_fraction if self.mask_fraction is None else self.mask_fraction,
@@ -72,12 +73,12 @@ class Rules:
 
     @property
     def vote_weight(self) -> float:
-        """n/K where K referees vote for n players (counting seats, whether or not they voted), else 1."""
+        """The weight of a vote: n/K if K referees vote for n players (whether or not each of them voted), else 1."""
         return self.players / self.referees if self.voters == "referees" else 1.0
 
 
 class RawReply(NamedTuple):
-    """What a seat said, as it was generated. ``prefix`` is the part of the reply that was put in its mouth."""
+    """A seat's reply as generated. ``prefix`` is the part of it that was put in the seat's mouth."""
 
     text: str
     prefix: str = ""
@@ -85,14 +86,14 @@ class RawReply(NamedTuple):
 
 
 class Performance(NamedTuple):
-    """What a seat's reply shows to the others; ``marked`` says whether the task's answer marker stood before it."""
+    """The part of a reply that the other seats see; ``marked``: the task's answer marker precedes it."""
 
     text: str
     marked: bool
 
 
 class Rewards(NamedTuple):
-    """What each seat earned in each stage."""
+    """The reward of each seat in each stage."""
 
     performing: dict[Seat, float]
     detection: dict[Seat, float]
@@ -100,7 +101,7 @@ class Rewards(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One game. ``seed`` names it and is all that the deal depends on beside document and rules."""
+    """One game. The deal depends on document, rules and ``seed`` alone; the seed also names the game."""
 
     seed: str
     task: str
@@ -108,8 +109,10 @@ class Game:
     document: Document
     spy: Seat
     hidden: tuple[Span, ...]
-    trained: Stage | None = None  # the stage that this game's replies train; decided before anything is generated
-    detection_words: int | None = None  # the document is cut further in vote prompts where the ballot needs the room
+    trained: Stage | None = None  # the stage that this game trains, decided before it is played
+    detection_words: int | None = (
+        None  # vote prompts show only so many words of the document, if the ballot needs the room
+    )
     shown_characters: Mapping[Seat, int] = field(
         default_factory=dict
     )  # of performances that the ballot has no room for
@@ -119,7 +122,7 @@ class Game:
 
     @property
     def players(self) -> tuple[Seat, ...]:
-        """The seats that perform, spy included."""
+        """The seats that perform, the spy's included."""
         return player_seats(self.rules.players)
 
     @property
@@ -131,12 +134,12 @@ class Game:
 
     @property
     def trained_voters(self) -> tuple[Seat, ...]:
-        """The voters whose votes may train: all but the spy, who would learn to denounce itself."""
+        """The voters whose votes are trained: all but the spy, who would learn to denounce itself."""
         return tuple(voter for voter in self.voters if voter != self.spy)
 
     @property
     def stage(self) -> Stage:
-        """The stage that still misses a reply."""
+        """The first stage in which a reply is missing."""
         if len(self.replies[Stage.PERFORMING]) < self.rules.players:
             return Stage.PERFORMING
         return Stage.DETECTION if len(self.replies[Stage.DETECTION]) < len(self.voters) else Stage.OVER
@@ -151,58 +154,60 @@ class Game:
         return tuple(seat for seat in seats if seat not in self.replies[stage])
 
     def with_replies(self, replies: Mapping[Seat, RawReply]) -> Game:
-        """The game after some of the waiting seats have replied.
+        """Return the game after replies of some of the waiting seats.
 
         Raises:
-            ValueError: a seat isn't waited for.
+            ValueError: the game doesn't wait for one of these seats.
         """
         stage, waiting = self.stage, self.waiting
         for seat in replies:
             if seat not in waiting:
                 raise ValueError(
-                    f"game {self.seed}: no reply of {seat!r} is waited for in stage {stage}; waiting: {list(waiting)}"
+                    f"game {self.seed}: {seat!r} has nothing to reply in stage {stage}; the game waits for {list(waiting)}"
                 )
-        said = {**self.replies[stage], **{seat: _encodable(reply) for seat, reply in replies.items()}}
+        replied = {**self.replies[stage], **{seat: _encodable(reply) for seat, reply in replies.items()}}
         order = self.players if stage is Stage.PERFORMING else self.voters
-        return replace(self, replies={**self.replies, stage: {seat: said[seat] for seat in order if seat in said}})
+        return replace(
+            self, replies={**self.replies, stage: {seat: replied[seat] for seat in order if seat in replied}}
+        )
 
     def role(self, seat: Seat) -> str:
-        """``spy``, ``civilian`` or ``referee``."""
+        """Return the role of a seat, one of ``ROLES``."""
         if seat == self.spy:
             return "spy"
         return "civilian" if seat in self.players else "referee"
 
     def performances(self) -> dict[Seat, Performance]:
-        """What each player that has performed shows to the others."""
+        """Return the performance of each player that has performed."""
         task = load_task(self.task)
         return {seat: performance_of(reply, task) for seat, reply in self.replies[Stage.PERFORMING].items()}
 
     def votes(self) -> dict[Seat, Vote]:
-        """Each vote cast so far, as read."""
+        """Return each vote cast so far, as read."""
         return {
             seat: parse_vote(reply.prefix + reply.text, self.rules.players)
             for seat, reply in self.replies[Stage.DETECTION].items()
         }
 
     def tally(self) -> Tally:
-        """The votes counted."""
+        """Count the votes."""
         return count_votes(self.votes(), self.players, self.rules.vote_weight)
 
     def rewards(self, rules: RewardRules) -> Rewards:
-        """What every seat earned under ``rules``. Rewards aren't stored, so a game can be scored again under others.
+        """Return every seat's rewards under ``rules``. They aren't stored, so a game can be scored again under other rules.
 
         Raises:
             ValueError: the game isn't over.
         """
         if self.stage is not Stage.OVER:
-            raise ValueError(f"game {self.seed} is in stage {self.stage}; rewards follow from all votes")
+            raise ValueError(f"game {self.seed} is in stage {self.stage}; rewards need all votes")
         votes = self.votes()
         tally = count_votes(votes, self.players, self.rules.vote_weight)
         return Rewards(performing_rewards(tally, self.spy, rules), detection_rewards(votes, self.spy, rules))
 
     @property
     def readable(self) -> bool:
-        """Whether any vote could be read; a game without one says nothing about the performances."""
+        """Whether any vote could be read. A game without one is no evidence about the performances."""
         return any(vote != UNREADABLE for vote in self.votes().values())
 
     @property
@@ -213,24 +218,24 @@ class Game:
 
 
 def _encodable(reply: RawReply) -> RawReply:
-    """Lone surrogates, which no file can hold, become ``?``."""
+    """Replace lone surrogates, which no file can hold, by ``?``."""
     return reply if reply.text.isascii() else reply._replace(text=reply.text.encode("utf-8", "replace").decode())
 
 
 def performance_of(reply: RawReply, task: Task) -> Performance:
-    """What a reply shows: the text after the task's last marker, or after the last ``</think>`` where there is none.
+    """Cut the performance out of a reply: the text after the task's last marker, else after the last ``</think>``.
 
-    Nothing is shown of a reply whose ``<think>`` is never closed.
+    A reply whose ``<think>`` is never closed shows nothing.
     """
-    said = reply.prefix + reply.text
-    thought = said.rpartition("</think>")[2]
-    text = "" if "<think>" in thought else after_thinking(said)
+    whole = reply.prefix + reply.text
+    last = whole.rpartition("</think>")[2]
+    text = "" if "<think>" in last else after_thinking(whole)
     markers = list(task.marker_line.finditer(text))
     return Performance(text[markers[-1].end() if markers else 0 :].strip(), marked=bool(markers))
 
 
 def deal(document: Document, task: str, rules: Rules, seed: str, trained: Stage | None = None) -> Game:
-    """Shorten the document, draw the spy, choose what it does not see. All the chance in a game.
+    """Deal a game: shorten the document, draw the spy, choose the hidden spans. All the chance of a game is in here.
 
     The seat and the span come from independent streams, and nothing else is drawn from either.
 
@@ -241,7 +246,7 @@ def deal(document: Document, task: str, rules: Rules, seed: str, trained: Stage 
     assert rules.mask_fraction is not None  # for_task has filled these in
     assert rules.document_words is not None
     text = shorten(document.text, rules.document_words)
-    if units_found(text) < PLAYABLE_UNITS:
+    if playable_units(text) < PLAYABLE_UNITS:
         raise ValueError(f"document {document.id!r} is too short to play: at least {PLAYABLE_UNITS} words are needed")
     return Game(
         seed=seed,

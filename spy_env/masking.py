@@ -14,7 +14,7 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple
 
-SPANS_PER_DOCUMENT = 3  # operator "spans"; our choice: few enough that each still hides a whole statement
+SPANS_PER_DOCUMENT = 3  # for operator "spans"; our choice: few enough that each still hides a whole statement
 MARKER = "[hidden]"  # operator "marker"
 
 _WORD = re.compile(r"\S+")
@@ -47,12 +47,12 @@ def units(text: str) -> Iterator[Span]:
 
 
 def count_units(text: str) -> int:
-    """How many units a text has."""
+    """Count the units of a text."""
     return len(text.split()) if _only_words(text) else sum(1 for _ in units(text))
 
 
 def unit_start(text: str, index: int) -> int:
-    """Where the unit at ``index`` (from 0) begins; the text's length where it has fewer."""
+    """Return where the unit at ``index`` (from 0) begins; the text's length if it has fewer."""
     if not _only_words(text):
         return next(islice(units(text), index, None), Span(len(text), len(text))).start
     pieces = text.split(None, index)  # splits where _WORD does, many times faster than a walk over all units
@@ -80,7 +80,7 @@ def _extends(character: str) -> bool:
 
 
 Chooser = Callable[[str, int, int, Random], tuple[Span, ...]]
-"""From a text, how many units it has and how many of them to hide."""
+"""Chooses spans from a text, its number of units, the number of units to hide, and chance."""
 
 
 def _span_of(text: str, first: int, size: int) -> Span:
@@ -92,7 +92,7 @@ def _one_span(text: str, total: int, size: int, rng: Random) -> tuple[Span, ...]
 
 
 def _several_spans(text: str, total: int, size: int, rng: Random) -> tuple[Span, ...]:
-    """Spans of nearly equal size, uniform over all placements in which none overlap."""
+    """Choose spans of nearly equal size, uniformly over all placements in which none overlap."""
     count = min(SPANS_PER_DOCUMENT, size)
     sizes = [size // count + (i < size % count) for i in range(count)]
     places = sorted(rng.sample(range(total - size + count), count))
@@ -101,7 +101,7 @@ def _several_spans(text: str, total: int, size: int, rng: Random) -> tuple[Span,
 
 
 def _sentences(text: str, total: int, size: int, rng: Random) -> tuple[Span, ...]:
-    """Whole sentences in random order until at least ``size`` units are hidden."""
+    """Choose whole sentences at random until at least ``size`` units are hidden."""
     sentences = list(_sentence_spans(text))
     rng.shuffle(sentences)
     chosen: list[Span] = []
@@ -127,14 +127,14 @@ def _nothing(text: str, total: int, size: int, rng: Random) -> tuple[Span, ...]:
 
 
 def _stars(hidden: str) -> str:
-    """Every character but line breaks becomes ``*``, so the length is kept."""
+    """Replace every character but line breaks by ``*``, which keeps the length."""
     lines = hidden.splitlines(keepends=True)
     return "".join("*" * len(body) + line[len(body) :] for line in lines for body in [line.rstrip(_LINE_BREAKS)])
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One way to hide text: which spans, what stands in their place, and how players are told of it."""
+    """A way to hide text: how spans are chosen, how they are rendered, and how prompts describe it."""
 
     choose: Chooser
     render: Callable[[str], str]
@@ -147,7 +147,7 @@ OPERATORS: Mapping[str, Operator] = {
     "sentences": Operator(_sentences, _stars, "some sentences are blanked out with asterisks"),
     "removal": Operator(_one_span, lambda hidden: "", "one passage has been cut out"),
     "marker": Operator(_one_span, lambda hidden: MARKER, f"one passage is replaced by {MARKER}"),
-    # The ablation without a handicap: players are told the same as with "span", and nothing is hidden.
+    # The ablation without a handicap: prompts are the same as with "span", and nothing is hidden.
     "none": Operator(_nothing, _stars, "one passage is blanked out with asterisks"),
 }
 
@@ -174,7 +174,7 @@ def choose_spans(text: str, fraction: float, rng: Random, operator: str = "span"
 
 
 def hide(text: str, spans: Sequence[Span], operator: str = "span") -> str:
-    """The text with ``spans`` (ordered, not overlapping) hidden; parts of them past the text's end are ignored."""
+    """Hide ``spans`` (ordered, not overlapping) in a text; spans past the text's end are ignored."""
     render = operator_named(operator).render
     pieces = []
     position = 0

@@ -46,30 +46,30 @@ the player that you vote for (1 to {players}), or with \\boxed{{N/A}} if you rea
 
 
 def observe(game: Game, stage: Stage) -> dict[Seat, str]:
-    """The prompt of every seat that acts in ``stage``. Seats that are told the same share one string.
+    """Return the prompt of every seat that acts in ``stage``. Equal prompts are one string.
 
     Raises:
-        ValueError: the votes are asked for before all have performed.
+        ValueError: vote prompts are asked for before all players have performed.
     """
     if stage is Stage.PERFORMING:
         begin = _beginning(game, None)
-        told = {role: begin[role] + _performing(game, role) for role in ("spy", "civilian")}
-        return {seat: told[game.role(seat)] for seat in game.players}
+        by_role = {role: begin[role] + _performing(game, role) for role in ("spy", "civilian")}
+        return {seat: by_role[game.role(seat)] for seat in game.players}
     if len(game.replies[Stage.PERFORMING]) < game.rules.players:
         raise ValueError(f"game {game.seed}: there is no ballot before all {game.rules.players} players have performed")
     begin = _beginning(game, game.detection_words)
     question = _detecting(game)
-    told = {document_of: beginning + question for document_of, beginning in begin.items()}
-    return {seat: told["spy" if seat == game.spy else "civilian"] for seat in game.voters}
+    prompts = {role: beginning + question for role, beginning in begin.items()}
+    return {seat: prompts["spy" if seat == game.spy else "civilian"] for seat in game.voters}
 
 
 def read_document(prompt: str) -> str:
-    """The document that a prompt shows; empty where it shows none. No line of a ballot can end it."""
+    """Read the document back from a prompt; empty if there is none. No line of a ballot can end it."""
     return prompt.partition(_OPEN)[2].rpartition(_CLOSE)[0]
 
 
 def read_results(prompt: str) -> list[tuple[Seat, str]]:
-    """The ballot that a vote prompt shows; empty for a performing prompt. Nothing in a document passes for it."""
+    """Read the ballot back from a vote prompt; empty for a performing prompt. No document can pass for a ballot."""
     return read_ballot(prompt.rpartition(_CLOSE)[2])
 
 

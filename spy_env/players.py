@@ -18,7 +18,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # not within 3.5
 
 
 def lead_sentences(prompt: str, words: int = 60) -> str:
-    """Perform: the document's first sentences that can be read, up to ``words`` units. Hidden ones are passed over."""
+    """Perform with the document's first sentences, up to ``words`` units; sentences with hidden parts are left out."""
     sentences = [sentence for sentence in _SENTENCE.split(read_document(prompt)) if not _holds_hidden(sentence)]
     return shorten(" ".join(sentences).strip(), words)
 
@@ -28,7 +28,7 @@ def _holds_hidden(sentence: str) -> bool:
 
 
 def word_overlap_vote(prompt: str) -> str:
-    """Vote for the performance with the fewest of the document's distinct words; N/A where all have as many."""
+    """Vote for the performance with the fewest of the document's distinct words; N/A if all have as many."""
     document = set(_WORD.findall(read_document(prompt).casefold()))
     shared = {seat: len(document & set(_WORD.findall(text.casefold()))) for seat, text in read_results(prompt)}
     least = min(shared, key=shared.__getitem__)
@@ -36,7 +36,7 @@ def word_overlap_vote(prompt: str) -> str:
 
 
 def scripted_player(words: int = 60) -> Player:
-    """Performs with the lead sentences and votes by word overlap."""
+    """Make a player that performs with the lead sentences and votes by word overlap."""
 
     def play(prompt: str) -> str:
         return word_overlap_vote(prompt) if read_results(prompt) else lead_sentences(prompt, words)
@@ -45,7 +45,7 @@ def scripted_player(words: int = 60) -> Player:
 
 
 def random_player(seed: int | str = 0) -> Player:
-    """Performs with one sentence of the document at random and votes at random; its own stream of chance."""
+    """Make a player that performs with a random sentence of the document and votes at random, from its own seed."""
     rng = Random(seed)
 
     def play(prompt: str) -> str:
@@ -58,7 +58,7 @@ def random_player(seed: int | str = 0) -> Player:
 
 
 def human_player(read: Callable[[], str] = input, write: Callable[[str], None] = print) -> Player:
-    """Somebody at a terminal: shows the prompt and takes lines until an empty one.
+    """Make a player of somebody at a terminal, who sees the prompt and types lines until an empty one.
 
     A bare number or ``N/A`` is taken for a vote. The end of input ends the reply.
     """

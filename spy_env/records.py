@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from spy_env.documents import Document
-from spy_env.game import Game, RawReply, Rules, Stage
+from spy_env.game import STAGES, Game, RawReply, Rules, Stage
 from spy_env.masking import Span
 
 VERSION = 1
 
 
 def to_json(game: Game) -> str:
-    """One line of JSON, without the line break."""
+    """Write a game as one line of JSON, without the line break."""
     row = {
         "version": VERSION,
         "seed": game.seed,
@@ -38,7 +38,7 @@ def to_json(game: Game) -> str:
 
 
 def from_json(line: str) -> Game:
-    """The game that ``to_json`` wrote.
+    """Read the game that ``to_json`` wrote.
 
     Raises:
         ValueError: the line isn't whole JSON, is no game, or has a version that this package doesn't know.
@@ -60,10 +60,7 @@ def _game(row: dict[str, Any]) -> Game:
     known = {field.name for field in fields(Rules)}
     if unknown := set(row["rules"]) - known:
         raise ValueError(f"unknown rules {sorted(unknown)}; this package knows {sorted(known)}. Update spy-env")
-    replies = {
-        stage: {seat: RawReply(**reply) for seat, reply in row["replies"][stage].items()}
-        for stage in (Stage.PERFORMING, Stage.DETECTION)
-    }
+    replies = {stage: {seat: RawReply(**reply) for seat, reply in row["replies"][stage].items()} for stage in STAGES}
     game = Game(
         seed=row["seed"],
         task=row["task"],
@@ -82,18 +79,18 @@ def _game(row: dict[str, Any]) -> Game:
 
 
 def write_games(path: Path, games: Iterable[Game]) -> None:
-    """Append games to a file, one a line. A last line that was cut is ended first, so that it is lost alone."""
+    """Append games to a file, one per line. A last line that was cut is ended first, so that only that game is lost."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if file.tell():
             file.seek(-1, SEEK_END)
             file.writelines([] if file.read(1) == b"\n" else [b"\n"])
-        # A lone surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it.
+        # UTF-8 can't hold a lone surrogate, and JSON has an escape for it.
         file.writelines(to_json(game).encode("utf-8", "backslashreplace") + b"\n" for game in games)
 
 
 def read_games(path: Path) -> Iterator[Game]:
-    """The games of a file. A line that was cut while being written is lost, alone, with a warning.
+    """Read the games of a file. A line that was cut while it was written is lost, with a warning.
 
     Raises:
         ValueError: a line is whole JSON but no game that this package can read; named by file and line.

@@ -1,4 +1,4 @@
-"""A game as text, for the doors and for terminals. Nobody learns the spy from it before the reveal."""
+"""A game as text, for the doors and for terminals. It doesn't tell the spy before the reveal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HIDDEN_FROM, HIDDEN_TO = "[[", "]]"
 
 
 def running_text(game: Game, acted: int, seats: int, rules: RewardRules) -> str:
-    """A running game as an onlooker sees it: the same for every choice of spy."""
+    """Render a running game for an onlooker: the same text whoever is the spy."""
     head = f'"Who is the spy?" ({game.task}, {game.rules.players} players), stage {game.stage}'
     if game.stage is Stage.OVER:
         return f"{head}\n{outcome_text(game, rules)}"
@@ -20,12 +20,12 @@ def running_text(game: Game, acted: int, seats: int, rules: RewardRules) -> str:
 
 
 def ballot_text(game: Game) -> str:
-    """All performances side by side, as the voters see them."""
+    """Render all performances as the voters see them."""
     return render_ballot([(seat, shown.text) for seat, shown in game.performances().items()])
 
 
 def document_text(game: Game, reveal: bool) -> str:
-    """The document; revealed, with ``[[ ]]`` around what the spy did not see."""
+    """Render the document; revealed, with ``[[ ]]`` around the spans that the spy did not see."""
     text, pieces, position = game.document.text, [], 0
     for span in game.hidden if reveal else ():
         pieces += [text[position : span.start], HIDDEN_FROM, text[span.start : span.end], HIDDEN_TO]
@@ -34,7 +34,7 @@ def document_text(game: Game, reveal: bool) -> str:
 
 
 def outcome_text(game: Game, rules: RewardRules) -> str:
-    """Who the spy was, who voted for whom, and what each seat earned."""
+    """Render the outcome: the spy, the votes, and the rewards of each seat."""
     earned, votes = game.rewards(rules), game.votes()
     lines = [f"The spy was {game.spy}, {'caught' if game.caught else 'not caught'}."]
     lines.append(f"{'seat':<12}{'role':<10}{'votes for':<12}{'received':>8}{'performing':>12}{'detection':>11}")
@@ -53,7 +53,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def game_text(game: Game, reveal: bool = False, rules: RewardRules | None = None) -> str:
-    """A whole game. Before ``reveal`` neither the spy nor the votes are told."""
+    """Render a whole game; the spy and the votes only with ``reveal``."""
     title = printable(f"=== Game {game.seed}: {game.task}, document {game.document.id}")
     parts = [title, document_text(game, reveal)]
     if game.stage is Stage.PERFORMING:
@@ -65,7 +65,7 @@ def game_text(game: Game, reveal: bool = False, rules: RewardRules | None = None
 
 
 def replies_text(game: Game) -> list[str]:
-    """The votes as they were said."""
+    """Render the replies in which the votes were cast."""
     said = [(seat, reply.prefix + reply.text) for seat, reply in game.replies[Stage.DETECTION].items()]
     return ["\n".join(f"{_named(game, seat)} said: " + " ".join(map(printable, text.split())) for seat, text in said)]
 

@@ -11,7 +11,7 @@ from spy_env.seats import Seat
 
 @dataclass(frozen=True, slots=True)
 class RewardRules:
-    """What a vote pays, and how strongly votes move the performers (SpyRL Eq 5 and 6; beta and lam as released)."""
+    """The price of each kind of vote, and how strongly votes move the performers (SpyRL Eq 5 and 6; beta, lam as released)."""
 
     right: float = 1.0
     wrong: float = 0.0
@@ -30,7 +30,7 @@ PRESETS: Mapping[str, RewardRules] = {
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The votes of one game. ``received`` is weighted (see ``count_votes``), the other two are plain counts."""
+    """The counted votes of one game. ``received`` is weighted (see ``count_votes``), the other two are plain counts."""
 
     received: Mapping[Seat, float]
     abstained: int
@@ -48,13 +48,13 @@ def count_votes(votes: Mapping[Seat, Vote], players: Sequence[Seat], weight: flo
 
 
 def detection_rewards(votes: Mapping[Seat, Vote], spy: Seat, rules: RewardRules) -> dict[Seat, float]:
-    """What each voter earns: Eq 5, with a price for abstaining and for a reply that can't be read."""
+    """Pay each voter: Eq 5, with prices for abstaining and for a reply that can't be read."""
     prices = {ABSTAIN: rules.abstain, UNREADABLE: rules.unreadable, spy: rules.right}
     return {voter: prices.get(vote, rules.wrong) for voter, vote in votes.items()}
 
 
 def performing_rewards(tally: Tally, spy: Seat, rules: RewardRules) -> dict[Seat, float]:
-    """What each player earns for its performance; sums to zero.
+    """Pay each player for its performance; the rewards sum to zero.
 
     With m the votes received and mbar the civilians' mean (Eq 6a, 6b)::
 

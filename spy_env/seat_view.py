@@ -79,7 +79,7 @@ class SeatEnv(gymnasium.Env[Observation, str]):
             table.step("" if idle else self._play(agent, table.observe(agent)["prompt"]))
 
     def render(self) -> str | None:
-        """The table as an onlooker sees it."""
+        """Render the game for an onlooker."""
         return self.table.render()
 
 

@@ -16,13 +16,13 @@ class FreeText(Text):
         super().__init__(max_length=max_length, min_length=0, charset=SAMPLE_CHARACTERS, seed=seed)
 
     def contains(self, x: Any) -> bool:
-        """Whether ``x`` is text of allowed length."""
+        """Return whether ``x`` is text of allowed length."""
         if not isinstance(x, str) or len(x) > self.max_length:
             return False
         return x.isascii() or not any("\ud800" <= character <= "\udfff" for character in x)
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """Up to 40 characters, seeded; neither a mask nor a probability makes sense for free text.
+        """Sample up to 40 characters from the space's seed.
 
         Raises:
             ValueError: a mask or probability is given.
@@ -49,7 +49,7 @@ class FreeText(Text):
 
 
 def refuse_to_flatten(space: FreeText, *_: Any) -> NoReturn:
-    """What ``gymnasium.spaces.utils`` does with free text (for ``Text`` it would number the characters of a list).
+    """Stand in for ``gymnasium.spaces.utils``, which would number the characters of ``Text`` by its list.
 
     Raises:
         ValueError: always.

@@ -5,8 +5,8 @@
 | Import | ``from spy_env import spy_v0`` |
 | Constructors | ``env`` (AEC), ``parallel_env``, ``raw_env`` |
 | Agents | ``player_1`` .. ``player_n``; with ``voters="referees"`` also ``referee_1`` .. ``referee_k`` |
-| Observation | ``{"prompt": text}``, everything the seat is told; empty for a seat with nothing to do in the stage |
-| Action | text: the seat's whole reply, in both stages |
+| Observation | ``{"prompt": text}``, the seat's whole prompt; empty for a seat with nothing to do in the stage |
+| Action | text: the seat's whole reply, in both stages; ``Reply`` is text with its ``prefix`` and whether it is ``truncated`` |
 | Rewards | 0 until the last vote, then performing + detection reward; the parts are in ``infos`` |
 
 A game is two cycles: all perform, then all vote. All agents live until the last vote and act in both cycles; a seat
@@ -40,6 +40,21 @@ MAX_PROMPT = 10_000_000  # characters; our choice: no model reads more
 MAX_REPLY = 100_000  # characters; the published runs end replies at 4,096 tokens
 
 
+class Reply(str):
+    """An action with a ``prefix`` that was put in the seat's mouth, and a flag if the reply was cut short (``truncated``).
+
+    The string is the text after the prefix. A plain ``str`` is a reply without either.
+    """
+
+    prefix: str
+    truncated: bool
+
+    def __new__(cls, text: str, prefix: str = "", truncated: bool = False) -> Reply:
+        reply = super().__new__(cls, text)
+        reply.prefix, reply.truncated = prefix, truncated
+        return reply
+
+
 class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's name for it
     """The game as an AEC environment, without PettingZoo's order checks."""
 
@@ -53,7 +68,7 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
         rewards: RewardRules | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Games of ``task`` on ``documents`` (default: those that the task ships).
+        """Play ``task`` on ``documents`` (default: the task's own).
 
         Raises:
             ValueError: no such task, or no documents.
@@ -129,7 +144,7 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
         }
 
     def observe(self, agent: Seat) -> dict[str, str]:
-        """All that ``agent`` is told in the current stage; doesn't change between its own and others' turns."""
+        """Return the whole prompt of ``agent`` in the current stage; it doesn't change between turns."""
         return {"prompt": self._prompts.get(agent, "")}
 
     def step(self, action: str | None) -> None:
@@ -161,7 +176,8 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
             raise ValueError(f"{agent} replied with {type(action).__name__} {action!r}; an action is text (str)")
         self._cut[agent] = len(action) > MAX_REPLY
         self.infos[agent] = {**self.infos[agent], "cut": self._cut[agent]}  # infos already handed out stay as they are
-        return RawReply(action[:MAX_REPLY], truncated=self._cut[agent])
+        prefix, truncated = getattr(action, "prefix", ""), getattr(action, "truncated", False)
+        return RawReply(action[:MAX_REPLY], prefix, truncated or self._cut[agent])
 
     def _end_game(self) -> None:
         earned = self.game.rewards(self.reward_rules)
@@ -183,7 +199,7 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
             }
 
     def render(self) -> str | None:
-        """The table as an onlooker sees it, without roles while the game runs; printed in mode ``human``."""
+        """Render the game for an onlooker, without roles while it runs; mode ``human`` prints it."""
         text = running_text(self.game, self._turn, len(self.possible_agents), self.reward_rules)
         if self.render_mode == "human":
             print(text)
@@ -191,11 +207,11 @@ class raw_env(AECEnv[Seat, dict[str, str], str]):  # noqa: N801 - PettingZoo's n
         return text
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resources are held."""
 
 
 def env(**kwargs: Any) -> Any:
-    """The AEC environment with PettingZoo's order checks. Arguments as for ``raw_env``."""
+    """Make the AEC environment with PettingZoo's order checks. Arguments as for ``raw_env``."""
     return wrappers.OrderEnforcingWrapper(raw_env(**kwargs))
 
 

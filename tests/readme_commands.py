@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHORT = "--train.iterations 2 --game.cycle 1 1 --eval.games 3 --rollout.batch_size 1"
+SHORT = "--train.iterations 2 --algo.cycle 1 1 --eval.games 3 --rollout.batch_size 1"
 ELSEWHERE = ("make test", "git clone", "cd ")
 
 

@@ -11,57 +11,66 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
-from spy_env import ABSTAIN, Game, RewardRules, Seat, Stage
+from spy_env import ABSTAIN, STAGES, Game, RewardRules, Seat, Stage
 from spy_env.advantages import baseline_key, detection_advantages, performing_advantages
+from spy_env.ranges import check_ranges, choice, ranged
 
 SCHEDULES = ("hysteresis", "cycle", "detection", "performing", "joint")
 Key = tuple[str, Seat]
-"""A sample within its stage: the game's seed and the seat."""
+"""Names a sample within its stage: the game's seed and the seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the trained stage changes. Thresholds are SpyRL's (Eq 11, 12); ``patience`` and the cycle are our choice."""
+    """When the trained stage changes. Thresholds are SpyRL's (Eq 11, 12); ``patience`` and ``cycle`` are our choice.
 
-    kind: str = "hysteresis"  # or "cycle", "detection" or "performing" alone, "joint" (both at once, an ablation)
-    cycle: tuple[int, int] = (5, 5)  # iterations of detection, then of performing
-    accuracy_enough: float = 0.9  # detection -> performing at or above this accuracy ...
-    abstention_low: float = 0.1  # ... with abstentions at or below this share
-    error_high: float = 0.4  # performing -> detection at or above this error rate ...
-    abstention_high: float = 0.5  # ... or this share of abstentions
-    k_min: int = 5  # iterations that a stage lasts at least
-    patience: int = 20  # and at most; the switch is then counted as forced
-    rho: float = 0.95  # of the running averages
+    Attributes:
+        schedule: "hysteresis", "cycle", one stage alone ("detection", "performing"), or "joint" (both at once, an ablation).
+        cycle: iterations of detection, then of performing, under "cycle".
+        accuracy_enough: from detection to performing at or above this accuracy ...
+        abstention_low: ... with abstentions at or below this share.
+        error_high: from performing to detection at or above this error rate ...
+        abstention_high: ... or this share of abstentions.
+        k_min: iterations that a stage lasts at least.
+        patience: iterations that a stage lasts at most; the switch is then counted as forced.
+        rho: decay of the running averages.
+
+    Raises:
+        ValueError: a value that no schedule can have.
+    """
+
+    schedule: str = choice(*SCHEDULES)
+    cycle: tuple[int, int] = ranged((5, 5), least=1, hint="or choose one stage alone as schedule")
+    accuracy_enough: float = ranged(0.9, least=0)
+    abstention_low: float = ranged(0.1, least=0)
+    error_high: float = ranged(0.4, least=0)
+    abstention_high: float = ranged(0.5, least=0)
+    k_min: int = ranged(5, least=1)
+    patience: int = ranged(20, least=1)
+    rho: float = ranged(0.95, least=0, below=1)
 
     def __post_init__(self) -> None:
-        if self.kind not in SCHEDULES:
-            raise ValueError(f"schedule is {self.kind!r}; choose one of {list(SCHEDULES)}")
-        if min(self.cycle) < 1:
-            raise ValueError(
-                f"cycle is {self.cycle}; each stage needs at least 1 iteration (or choose it alone as schedule)"
-            )
-        if not 1 <= self.k_min <= self.patience:
+        check_ranges(self)
+        if self.k_min > self.patience:
             raise ValueError(f"k_min is {self.k_min} and patience {self.patience}; 1 <= k_min <= patience must hold")
-        if not 0 <= self.rho < 1:
-            raise ValueError(f"rho is {self.rho}; the running averages need 0 <= rho < 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """An exponential moving average, unbiased: it weighs only what it has seen. Equal values give exactly that value."""
+    """An unbiased exponential moving average: only values seen have weight. Equal values give exactly that value."""
 
     value: float = 0.0  # 0 before the first
     weight: float = 0.0
 
     def after(self, value: float, rho: float) -> Average:
-        """The average with one more value."""
+        """Return the average with one more value."""
         weight = rho * self.weight + 1 - rho
         return Average(self.value + (1 - rho) / weight * (value - self.value), weight)
 
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """Settings, and the state of a run so far."""
+    """The settings of the algorithm, and the state of a run so far."""
 
     schedule: Schedule = field(default_factory=Schedule)
     rewards: RewardRules = field(default_factory=RewardRules)
@@ -72,7 +81,7 @@ class Curriculum:
         None  # deal each stage's advantages out at random by this seed (the control); None: don't
     )
     iteration: int = 0
-    stage: Stage = Stage.DETECTION  # of the coming iteration; under "joint" it says nothing
+    stage: Stage = Stage.DETECTION  # of the coming iteration; without meaning under "joint"
     since: int = 0  # iterations already spent in this stage
     forced: int = 0  # switches because patience ran out
     accuracy: Average = Average()
@@ -89,22 +98,22 @@ class Curriculum:
         normalise_performing: bool = False,
         shuffle_seed: int | None = None,
     ) -> Curriculum:
-        """The state before the first iteration: detection first, unless performing alone is trained."""
-        first = Stage.PERFORMING if schedule.kind == "performing" else Stage.DETECTION
+        """Return the state before the first iteration: detection comes first, unless performing alone is trained."""
+        first = Stage.PERFORMING if schedule.schedule == "performing" else Stage.DETECTION
         return cls(schedule, rewards, rae, alpha, normalise_performing, shuffle_seed, stage=first)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """What the coming iteration trains."""
-        return (Stage.PERFORMING, Stage.DETECTION) if self.schedule.kind == "joint" else (self.stage,)
+        """The stages that the coming iteration trains."""
+        return STAGES if self.schedule.schedule == "joint" else (self.stage,)
 
     @property
     def trained(self) -> Stage | None:
-        """What a game of the coming iteration records as trained; None where both stages are."""
-        return None if self.schedule.kind == "joint" else self.stage
+        """The stage that games of the coming iteration record as trained; None if both are."""
+        return None if self.schedule.schedule == "joint" else self.stage
 
     def advantages(self, games: Sequence[Game], stage: Stage, roles: Collection[str] | None = None) -> dict[Key, float]:
-        """The advantage of every trained reply of a stage, by game and seat. Reads the baselines, doesn't move them.
+        """Return the advantage of every trained reply of a stage, by game and seat. Baselines are read, not moved.
 
         They are computed over all players of a game; given ``roles``, the learner's, the others' are left out.
         """
@@ -127,7 +136,7 @@ class Curriculum:
         return detection_advantages(game, self.rewards)
 
     def after(self, games: Sequence[Game]) -> Curriculum:
-        """The state after an iteration: averages and baselines moved once, in both stages, and the next stage chosen."""
+        """Return the state after an iteration: averages and baselines move once, in both stages, and the stage may change."""
         votes = [(vote, game.spy) for game in games for seat, vote in game.votes().items() if seat != game.spy]
         right = sum(vote == spy for vote, spy in votes) / len(votes)
         abstained = sum(vote == ABSTAIN for vote, _ in votes) / len(votes)
@@ -161,11 +170,11 @@ class Curriculum:
         return replace(self, stage=other, since=0, forced=self.forced + forced)
 
     def _due(self) -> tuple[bool, bool]:
-        """Whether the stage changes now, and whether patience alone made it."""
+        """Return whether the stage changes now, and whether only because patience ran out."""
         schedule = self.schedule
-        if schedule.kind == "cycle":
+        if schedule.schedule == "cycle":
             return self.since >= schedule.cycle[self.stage is Stage.PERFORMING], False
-        if schedule.kind != "hysteresis" or self.since < schedule.k_min:
+        if schedule.schedule != "hysteresis" or self.since < schedule.k_min:
             return False, False
         accuracy, abstention = self.accuracy.value, self.abstention.value
         if self.stage is Stage.DETECTION:
@@ -175,12 +184,12 @@ class Curriculum:
         return earned or self.since >= schedule.patience, not earned
 
     def to_json(self) -> str:
-        """The whole record as JSON."""
+        """Return the whole record as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Curriculum:
-        """What ``to_json`` wrote, exactly."""
+        """Read the record that ``to_json`` wrote, exactly."""
         row = json.loads(text)
         schedule = Schedule(**{**row["schedule"], "cycle": tuple(row["schedule"]["cycle"])})
         return cls(
@@ -196,7 +205,7 @@ class Curriculum:
 
 
 def dealt_out(earned: Mapping[Key, float], rng: Random) -> dict[Key, float]:
-    """The same values, each with another sample by chance; in whatever order the games of a batch come."""
+    """Deal the same values out to the samples at random, whatever the order of the games in the batch."""
     keys = sorted(earned)
     values = [earned[key] for key in keys]
     rng.shuffle(values)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from spy_env import ABSTAIN, UNREADABLE, Game, RewardRules, Seat, Stage, Vote
+from spy_env import ABSTAIN, ROLES, STAGES, UNREADABLE, Game, RewardRules, Seat, Stage, Vote
 from spy_env.diagnostics.estimates import Estimate, average, share
 from trainers.curriculum import Curriculum
 from trainers.samples import Sample
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean; 0 of nothing."""
+    """Return the mean, or 0 without values."""
     return sum(values) / len(values) if values else 0.0
 
 
 def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
-    """Shares and rewards over games that are over. Shares of votes are of all replies, by voter role where it matters."""
+    """Return shares and rewards over finished games. Shares of votes are of all replies, by voter role where it matters."""
     metrics: dict[str, float] = {
         "game/caught": mean([game.caught for game in games]),
         "game/no_readable_vote": mean([not game.readable for game in games]),
@@ -42,7 +42,7 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
                 if game.role(seat) == role
             ]
         )
-    for stage in (Stage.PERFORMING, Stage.DETECTION):
+    for stage in STAGES:
         metrics[f"game/truncated/{stage}"] = mean(
             [reply.truncated for game in games for reply in game.replies[stage].values()]
         )
@@ -50,7 +50,7 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
 
 
 def learner_metrics(games: Sequence[Game], rules: RewardRules, roles: Collection[str]) -> dict[str, float]:
-    """What the learner's seats alone did, where opponents play the other roles; a spy's vote is left out of accuracy.
+    """Return the metrics of the learner's seats alone, if opponents play other roles. A spy's vote doesn't count for accuracy.
 
     Votes have metrics only where the learner votes.
     """
@@ -72,7 +72,7 @@ def learner_metrics(games: Sequence[Game], rules: RewardRules, roles: Collection
 
 
 def commonest_vote(games: Sequence[Game]) -> tuple[Vote, float]:
-    """The player named most often, and its share of the votes that name one; about 1/n unless detectors have a habit."""
+    """Return the player named most often, and its share of the votes that name one: about 1/n unless voters have a habit."""
     named = Counter(vote for game in games for vote in game.votes().values() if vote not in (ABSTAIN, UNREADABLE))
     if not named:
         return UNREADABLE, 0.0
@@ -81,7 +81,7 @@ def commonest_vote(games: Sequence[Game]) -> tuple[Vote, float]:
 
 
 def sample_metrics(samples: Sequence[Sample]) -> dict[str, float]:
-    """Rewards and lengths of the trained replies. A group is a game's samples of one stage."""
+    """Return rewards and lengths of the trained replies. A group is a game's samples of one stage."""
     rewards = [sample.reward for sample in samples]
     groups: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
@@ -98,7 +98,7 @@ def sample_metrics(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
-    """Baselines, running averages and forced switches, as they stand after an iteration."""
+    """Return baselines, running averages and forced switches after an iteration."""
     baselines = {f"game/baseline/{key}": value for key, value in curriculum.baselines.items()}
     return baselines | {
         "game/accuracy_average": curriculum.accuracy.value,
@@ -111,7 +111,7 @@ __all__ = ["Estimate", "average", "measure", "share"]
 
 
 def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
-    """What a set of games says about its players. All votes count, the spy's too, unless a line says otherwise."""
+    """Measure a set of games, with intervals. The spy's vote counts too, except in detection accuracy."""
     cast = [(game, game.votes()) for game in games]
 
     def votes_that(hit: Callable[[Game, Seat, Vote], bool], of: Callable[[Game, Seat, Vote], bool]) -> Estimate:
@@ -147,8 +147,8 @@ def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
         "named votes for the commonest number": votes_that(names_the_commonest, named),
     }
     earned = [(game, game.rewards(rules)) for game in games]
-    for role in ("spy", "civilian", "referee"):
-        for stage in ("performing", "detection"):
+    for role in ROLES:
+        for stage in STAGES:
             by_game = [
                 [reward for seat, reward in getattr(rewards, stage).items() if game.role(seat) == role]
                 for game, rewards in earned

@@ -6,15 +6,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spy_env import Game, Rules, Seat, Stage, load_task, player_seats, referee_seats, task_names, write_games
-from spy_env.game import VOTERS
-from spy_env.masking import OPERATORS
+from spy_env import Game, Rules, Seat, load_task, player_seats, referee_seats, task_names, write_games
 from spy_env.render import game_text
+from trainers.config import StageSampling, sampling_by_stage
 from trainers.corpus import Corpus
-from trainers.engines import Sampling
 from trainers.engines.players import ANYWHERE, engine_for, read_player, told
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
+from trainers.settings import add_rules, rules_of
 
 PLAYERS = told(ANYWHERE)
 
@@ -22,9 +21,7 @@ PLAYERS = told(ANYWHERE)
 def main(argv: Sequence[str]) -> int:
     """Play games of "Who is the spy?"."""
     args = _parser().parse_args(argv)
-    rules = Rules(
-        args.players, args.voters, args.referees, args.operator, args.mask_fraction, args.document_words, args.words
-    )
+    rules = rules_of(args)
     seats = [*player_seats(rules.players), *(referee_seats(rules.referees) if rules.voters == "referees" else ())]
     who = _who(args, seats)
     load_task(args.task)
@@ -60,13 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "--seat", action="append", default=[], metavar="SEAT=PLAYER", help="who plays one seat; may be repeated"
     )
     parser.add_argument("--human", metavar="SEAT", help="you play this seat")
-    parser.add_argument("--players", type=int, default=5)
-    parser.add_argument("--voters", choices=VOTERS, default="all")
-    parser.add_argument("--referees", type=int, default=8)
-    parser.add_argument("--operator", choices=sorted(OPERATORS), default="span")
-    parser.add_argument("--mask_fraction", type=float)
-    parser.add_argument("--document_words", type=int, help="cut documents after this many words")
-    parser.add_argument("--words", type=int, help="length of a performance that the task asks for")
+    add_rules(parser)
     parser.add_argument("--max_new_tokens", type=int, default=512, help="of a model's reply")
     parser.add_argument("--max_len", type=int, default=4096, help="prompt + reply of a local model, in tokens")
     parser.add_argument("--temperature", type=float, default=1.0)
@@ -94,23 +85,24 @@ def _who(args: argparse.Namespace, seats: Sequence[Seat]) -> dict[Seat, str]:
     return who
 
 
-def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> Seating:
+def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> SeatPolicies:
     engines = {
         player: engine_for(read_player(player, ANYWHERE), args.timeout) for player in dict.fromkeys(who.values())
     }
-    sampling = {
-        Stage.PERFORMING: Sampling(args.max_new_tokens, args.temperature, args.performing_prefill),
-        Stage.DETECTION: Sampling(
-            args.max_new_tokens, args.temperature, args.detection_prefill, "}" if args.detection_prefill else ""
-        ),
-    }
+    stop = "}" if args.detection_prefill else ""
+    sampling = sampling_by_stage(
+        args.max_new_tokens,
+        args.temperature,
+        StageSampling(prefill=args.performing_prefill),
+        StageSampling(prefill=args.detection_prefill, stop=stop),
+    )
     max_len = args.max_len if any(player.startswith("model:") for player in engines) else None
-    return Seating(
+    return SeatPolicies(
         next(iter(engines.values())), sampling, max_len, {seat: engines[player] for seat, player in who.items()}
     )
 
 
-def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: list[Game]) -> Iterator[Game]:
+def _played(args: argparse.Namespace, rules: Rules, seating: SeatPolicies, failed: list[Game]) -> Iterator[Game]:
     """Games one after another, for whoever watches or plays; those that fail are collected and left out."""
 
     def failure(game: Game, reason: str) -> None:
@@ -119,8 +111,8 @@ def _played(args: argparse.Namespace, rules: Rules, seating: Seating, failed: li
 
     documents = Corpus(args.task, args.documents, args.input_key).training()
     for i, document in zip(range(args.games), documents, strict=False):
-        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.room)
-        yield from (played.game for played in play_games([game], seating, on_failure=failure))
+        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.budget)
+        yield from (played.game for played in rollout([game], seating, on_failure=failure))
 
 
 def _fresh(path: Path) -> Path:

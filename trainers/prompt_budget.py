@@ -13,8 +13,8 @@ from trainers.engines import Reader, Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """Whose prompts must fit into what: ``max_len`` is prompt + reply in tokens, for every reader; None limits nothing."""
+class PromptBudget:
+    """The limit on prompts: ``max_len`` is prompt + reply in tokens, for every reader; None limits nothing."""
 
     readers: Sequence[Reader]
     sampling: Mapping[Stage, Sampling]
@@ -30,7 +30,9 @@ class Room:
         return longest + sampling.max_new_tokens - self.max_len
 
 
-def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, room: Room) -> Game:
+def deal_to_fit(
+    document: Document, task: str, rules: Rules, seed: str, trained: Stage | None, budget: PromptBudget
+) -> Game:
     """Deal a game whose document is short enough for both stages' prompts.
 
     Vote prompts are sized with a stand-in ballot: every performance of full length, in the document's own words.
@@ -40,20 +42,22 @@ def deal_to_fit(document: Document, task: str, rules: Rules, seed: str, trained:
     """
     game = deal(document, task, rules, seed, trained)
     while (
-        excess := max(room.excess(game, Stage.PERFORMING), room.excess(_with_full_ballot(game, room), Stage.DETECTION))
+        excess := max(
+            budget.excess(game, Stage.PERFORMING), budget.excess(_with_full_ballot(game, budget), Stage.DETECTION)
+        )
     ) > 0:
-        fewer = _fewer_words(game, excess, room)
+        fewer = _fewer_words(game, excess, budget)
         game = deal(document, task, replace(rules, document_words=fewer), seed, trained)
     return game
 
 
-def _with_full_ballot(game: Game, room: Room) -> Game:
-    if room.max_len is None:
+def _with_full_ballot(game: Game, budget: PromptBudget) -> Game:
+    if budget.max_len is None:
         return game
     text = " ".join(game.document.text.split())
     have = count_units(text)
-    fewest = min(filter(None, (_tokens(text, reader) for reader in room.readers)), default=1)  # says the most words
-    wanted = room.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
+    fewest = min(filter(None, (_tokens(text, reader) for reader in budget.readers)), default=1)  # says the most words
+    wanted = budget.sampling[Stage.PERFORMING].max_new_tokens * have // fewest + 1
     stand_in = shorten(" ".join([text] * (wanted // have + 1)), wanted)
     return game.with_replies({seat: RawReply(stand_in) for seat in game.players})
 
@@ -63,26 +67,26 @@ def _tokens(text: str, reader: Reader) -> int:
     return max(0, reader.count_tokens(text, "") - reader.count_tokens("", ""))
 
 
-def _document_tokens(game: Game, room: Room) -> int:
+def _document_tokens(game: Game, budget: PromptBudget) -> int:
     """What the document takes in the longer of its two copies, for the reader that needs the most tokens."""
     text = game.document.text
     copies = (text, hide(text, game.hidden, game.rules.operator))
-    return max(1, *(_tokens(copy, reader) for copy in copies for reader in room.readers))
+    return max(1, *(_tokens(copy, reader) for copy in copies for reader in budget.readers))
 
 
-def _fewer_words(game: Game, excess: int, room: Room) -> int:
+def _fewer_words(game: Game, excess: int, budget: PromptBudget) -> int:
     """How many words to keep so that about ``excess`` tokens go."""
     now = count_units(game.document.text)
-    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, room))))
+    fewer = min(now - 1, int(now * (1 - excess / _document_tokens(game, budget))))
     if now <= PLAYABLE_UNITS:
         raise ValueError(
             f"prompts are {excess} tokens too long although the document has only {now} words left; raise max_len "
-            f"(now {room.max_len}) or lower max_new_tokens"
+            f"(now {budget.max_len}) or lower max_new_tokens"
         )
     return max(PLAYABLE_UNITS, fewer)
 
 
-def fit_votes(game: Game, room: Room) -> Game:
+def fit_votes(game: Game, budget: PromptBudget) -> Game:
     """Where the ballot turned out longer than allowed for, cut the document further in the vote prompts.
 
     Where no document is left to cut, performances that take more tokens on the ballot than a performance may have are
@@ -91,40 +95,42 @@ def fit_votes(game: Game, room: Room) -> Game:
     Raises:
         ValueError: there is no room even for cut performances.
     """
-    fitting = _shorter_document(game, room)
-    budget = room.sampling[Stage.PERFORMING].max_new_tokens
-    while fitting is None and budget:
-        fitting = _shorter_document(replace(game, shown_characters=_shown(game, room, budget)), room)
-        budget = budget * 3 // 4  # our choice; where what surrounds the performances was longer than allowed for
+    fitting = _shorter_document(game, budget)
+    tokens_each = budget.sampling[Stage.PERFORMING].max_new_tokens
+    while fitting is None and tokens_each:
+        fitting = _shorter_document(replace(game, shown_characters=_shown(game, budget, tokens_each)), budget)
+        tokens_each = (
+            tokens_each * 3 // 4
+        )  # our choice; where what surrounds the performances was longer than allowed for
     if fitting is None:
         raise ValueError(
-            f"game {game.seed}: prompts to vote leave no room for a ballot; raise max_len (now {room.max_len}) or lower "
+            f"game {game.seed}: prompts to vote leave no room for a ballot; raise max_len (now {budget.max_len}) or lower "
             "max_new_tokens"
         )
     return fitting
 
 
-def _shorter_document(game: Game, room: Room) -> Game | None:
+def _shorter_document(game: Game, budget: PromptBudget) -> Game | None:
     """The game with as much of the document in its vote prompts as fits; None where the ballot leaves it no room."""
-    while (excess := room.excess(game, Stage.DETECTION)) > 0:
+    while (excess := budget.excess(game, Stage.DETECTION)) > 0:
         units = count_units(game.document.text)
         kept = game.detection_words or units
-        tokens_a_word = _document_tokens(game, room) / units
+        tokens_a_word = _document_tokens(game, budget) / units
         if kept <= PLAYABLE_UNITS:
             return None
         game = replace(game, detection_words=max(PLAYABLE_UNITS, min(kept - 1, kept - int(excess / tokens_a_word) - 1)))
     return game
 
 
-def _shown(game: Game, room: Room, budget: int) -> dict[Seat, int]:
-    """How many characters to show of each performance that takes more than ``budget`` tokens on the ballot."""
+def _shown(game: Game, budget: PromptBudget, tokens_each: int) -> dict[Seat, int]:
+    """How many characters to show of each performance that takes more than ``tokens_each`` tokens on the ballot."""
     cut = {}
     for seat, performance in game.performances().items():
         text = performance.text
         while (
-            tokens := max(_tokens(render_ballot([(seat, text)]), reader) for reader in room.readers)
-        ) > budget and text:
-            text = text[: min(len(text) - 1, len(text) * budget // tokens)]
+            tokens := max(_tokens(render_ballot([(seat, text)]), reader) for reader in budget.readers)
+        ) > tokens_each and text:
+            text = text[: min(len(text) - 1, len(text) * tokens_each // tokens)]
         if text != performance.text:
             cut[seat] = len(text)
     return cut

@@ -1,18 +1,27 @@
-"""Play games with engines: all games advance together, one batch a stage and engine."""
+"""The one game loop: it drives the PettingZoo environment, whoever answers for the seats.
+
+``play_games`` yields the prompts of a stage and is sent the replies. ``rollout`` answers it in batches, one per stage and
+engine; ``play_game`` answers it from concurrent calls, for trainers that ask for one sample per call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
-from spy_env import Game, RawReply, Seat, Stage, observe
+from spy_env import STAGES, Game, Seat, Stage, observe
+from spy_env.spy_v0 import Reply as Action
+from spy_env.spy_v0 import raw_env
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
-from trainers.prompt_budget import Room, fit_votes
+from trainers.prompt_budget import PromptBudget, fit_votes
 
-RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed
-STAGES = (Stage.PERFORMING, Stage.DETECTION)
+RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed; our choice
+T = TypeVar("T")
 Replies = Mapping[Stage, Mapping[Seat, Reply]]
+Generate = Callable[[Request], Awaitable[Reply | Failed]]
+"""One reply from an engine that batches by itself what is asked at the same time."""
 
 
 class GamesFailedError(RuntimeError):
@@ -38,9 +47,24 @@ class Played:
     replies: Replies
 
 
+class Question(NamedTuple):
+    """A seat's turn: what it is asked in which game."""
+
+    game: Game
+    seat: Seat
+    request: Request
+
+
+class Answered(NamedTuple):
+    """What came of some games: those that were played, in order, and those that failed too often, with the reason."""
+
+    played: list[Played]
+    failures: list[tuple[Game, str]]
+
+
 @dataclass(frozen=True, slots=True)
-class Seating:
-    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the models' room.
+class SeatPolicies:
+    """Who plays and how: one engine for all seats, ``others`` for some, sampling by stage, and the models' length.
 
     ``others`` are named by seat or by role; a seat goes before its role. ``max_len`` is prompt + reply in tokens, for
     every engine; None where nothing limits them.
@@ -52,96 +76,161 @@ class Seating:
     others: Mapping[str, Engine] = field(default_factory=dict)
 
     def engine_of(self, game: Game, seat: Seat) -> Engine:
-        """The engine that plays a seat of a game; which seat is the spy's, the game knows."""
+        """The engine that plays a seat of a game."""
         return self.others.get(seat) or self.others.get(game.role(seat)) or self.engine
 
     @property
-    def engines(self) -> list[Engine]:
-        """Every engine, once."""
-        return list({id(engine): engine for engine in (self.engine, *self.others.values())}.values())
+    def budget(self) -> PromptBudget:
+        """The limit that every prompt must fit."""
+        engines = {id(engine): engine for engine in (self.engine, *self.others.values())}
+        return PromptBudget(list(engines.values()), self.sampling, self.max_len)
 
-    @property
-    def room(self) -> Room:
-        """What every prompt must fit."""
-        return Room(self.engines, self.sampling, self.max_len)
+
+Turn = list[Question] | Played | Failed
+"""Where a game stands: it asks, it is over, or the infrastructure failed it."""
 
 
 def play_games(
-    games: Sequence[Game], seating: Seating, on_failure: Callable[[Game, str], None] | None = None
-) -> list[Played]:
-    """Play dealt games to their end, in order.
+    games: Sequence[Game], budget: PromptBudget
+) -> Generator[list[Question], Sequence[Reply | Failed], Answered]:
+    """Play dealt games to their end: yields the questions of a stage in all games, and is sent their answers in order.
 
-    A game that the infrastructure fails is played again from the same deal, ``RETRIES`` times at most. Then
-    ``on_failure`` is told and the game is left out; without ``on_failure`` the error names it.
+    A game that the infrastructure fails is played again from the same deal, ``RETRIES`` times at most.
+    """
+    played: dict[str, Played] = {}
+    failures = [(game, "") for game in games]
+    for _ in range(1 + RETRIES):
+        tries = [(game, play_once(game, budget)) for game, _ in failures]
+        states: list[Turn] = [next(turns) for _, turns in tries]
+        while questions := [question for state in states if isinstance(state, list) for question in state]:
+            answers = iter((yield questions))
+            states = [
+                _sent(turns, [next(answers) for _ in state]) if isinstance(state, list) else state
+                for (_, turns), state in zip(tries, states, strict=True)
+            ]
+        failures = []
+        for (game, _), state in zip(tries, states, strict=True):
+            if isinstance(state, Played):
+                played[game.seed] = state
+            elif isinstance(state, Failed):
+                failures.append((game, state.reason))
+        if not failures:
+            break
+    return Answered([played[game.seed] for game in games if game.seed in played], failures)
+
+
+def play_once(game: Game, budget: PromptBudget) -> Generator[list[Question], Sequence[Reply | Failed], Played | Failed]:
+    """Play one game in the environment, from where it is to its last vote, or to the first failure of the infrastructure."""
+    env = raw_env(task=game.task, documents=[game.document], rules=game.rules)
+    env.start(game)
+    replies: dict[Stage, dict[Seat, Reply]] = {}
+    for stage in STAGES[STAGES.index(game.stage) :]:
+        if stage is Stage.DETECTION and (fitted := fit_votes(env.game, budget)) is not env.game:
+            env.start(fitted)  # the ballot leaves the document less room than was allowed for
+        questions = [
+            Question(
+                env.game, agent, _request(game, stage, agent, env.observe(agent)["prompt"], budget.sampling[stage])
+            )
+            for agent in env.agents
+            if not env.infos[agent]["idle"]
+        ]
+        answers = yield questions
+        replies[stage] = {}
+        for question, answer in zip(questions, answers, strict=True):
+            if isinstance(answer, Failed):
+                return Failed(f"{question.seat} in stage {stage}: {answer.reason}")
+            replies[stage][question.seat] = answer
+        for agent in list(env.agents):  # in the order of turns
+            reply = replies[stage].get(agent)
+            env.step("" if reply is None else Action(reply.text, reply.prefix, reply.truncated))
+    return Played(env.game, replies)
+
+
+def _sent(turns: Generator[list[Question], Sequence[Reply | Failed], Played | Failed], answers: list[Any]) -> Turn:
+    try:
+        return turns.send(answers)
+    except StopIteration as end:
+        return end.value
+
+
+def requests_of(game: Game, stage: Stage, sampling: Sampling) -> dict[Seat, Request]:
+    """The request of each seat that acts in ``stage`` of a game, as it is made while the game is played."""
+    return {seat: _request(game, stage, seat, prompt, sampling) for seat, prompt in observe(game, stage).items()}
+
+
+def _request(game: Game, stage: Stage, seat: Seat, prompt: str, sampling: Sampling) -> Request:
+    return Request(prompt, f"{game.seed}/{stage}/{seat}", sampling)
+
+
+def rollout(
+    games: Sequence[Game], seats: SeatPolicies, on_failure: Callable[[Game, str], None] | None = None
+) -> list[Played]:
+    """Play dealt games to their end, in order; all advance together, one batch per stage and engine.
+
+    A game that failed too often is left out and given to ``on_failure`` with the reason.
 
     Raises:
         GamesFailedError: games failed, and there is no ``on_failure``.
     """
-    played: dict[str, Played] = {}
-    failures: list[tuple[Game, str]] = []
-    waiting = list(games)
-    for _ in range(1 + RETRIES):
-        failures = []
-        for game, result in zip(waiting, _play_once(waiting, seating), strict=True):
-            if isinstance(result, Failed):
-                failures.append((game, result.reason))
-            else:
-                played[game.seed] = result
-        waiting = [game for game, _ in failures]
-        if not waiting:
+    turns = play_games(games, seats.budget)
+    answers: list[Reply | Failed] | None = None
+    while True:
+        try:
+            questions = turns.send(answers)  # type: ignore[arg-type] # None begins
+        except StopIteration as end:
+            answered: Answered = end.value
             break
-    if failures and on_failure is None:
-        raise GamesFailedError(failures)
-    for game, reason in failures:
+        answers = answer_in_batches(questions, seats)
+    if answered.failures and on_failure is None:
+        raise GamesFailedError(answered.failures)
+    for game, reason in answered.failures:
         if on_failure is not None:
             on_failure(game, reason)
-    return [played[game.seed] for game in games if game.seed in played]
+    return answered.played
 
 
-def _play_once(games: Sequence[Game], seating: Seating) -> list[Played | Failed]:
-    results: list[Played | Failed] = [Played(game, {}) for game in games]
-    for stage in STAGES:
-        going = [(i, result) for i, result in enumerate(results) if isinstance(result, Played)]
-        for (i, _), after in zip(going, play_stage([result for _, result in going], stage, seating), strict=True):
-            results[i] = after
-    return results
+def answer_in_batches(questions: Sequence[Question], seats: SeatPolicies) -> list[Reply | Failed]:
+    """Answer the questions of a stage in order, in one batch per engine."""
+    batches: dict[int, tuple[Engine, list[int]]] = {}
+    for i, question in enumerate(questions):
+        engine = seats.engine_of(question.game, question.seat)
+        batches.setdefault(id(engine), (engine, []))[1].append(i)
+    answers: dict[int, Reply | Failed] = {}
+    for engine, places in batches.values():
+        replies = engine.generate([questions[i].request for i in places])
+        answers.update(zip(places, replies, strict=True))
+    return [answers[i] for i in range(len(questions))]
 
 
-def play_stage(played: Sequence[Played], stage: Stage, seating: Seating) -> list[Played | Failed]:
-    """The games after a stage that all of them have reached: what each seat says, one batch an engine."""
-    ready = [ready_for(one, stage, seating.room) for one in played]
-    answers: list[dict[Seat, Reply | Failed]] = [{} for _ in ready]
-    by_engine: dict[int, list[tuple[int, Seat, Request]]] = {}
-    for i, one in enumerate(ready):
-        for seat, request in requests_of(one.game, stage, seating.sampling[stage]).items():
-            by_engine.setdefault(id(seating.engine_of(one.game, seat)), []).append((i, seat, request))
-    for engine in seating.engines:
-        if not (batch := by_engine.get(id(engine))):
-            continue
-        replies = engine.generate([request for _, _, request in batch])
-        for (i, seat, _), reply in zip(batch, replies, strict=True):
-            answers[i][seat] = reply
-    return [advance(one, stage, answer) for one, answer in zip(ready, answers, strict=True)]
+async def play_game(game: Game, budget: PromptBudget, generate: Generate) -> Played:
+    """Play one dealt game to its end, in two waves of concurrent calls: all performances at once, then all votes.
+
+    Raises:
+        GamesFailedError: the infrastructure failed it too often.
+    """
+    turns = play_games([game], budget)
+    answers: list[Reply | Failed] | None = None
+    while True:
+        try:
+            questions = turns.send(answers)  # type: ignore[arg-type] # None begins
+        except StopIteration as end:
+            answered: Answered = end.value
+            break
+        answers = await together(_asked(generate, question.request) for question in questions)
+    if answered.failures:
+        raise GamesFailedError(answered.failures)
+    return answered.played[0]
 
 
-def ready_for(played: Played, stage: Stage, room: Room) -> Played:
-    """The game as its prompts of ``stage`` are written: before the votes, what the ballot came to is made room for."""
-    return replace(played, game=fit_votes(played.game, room)) if stage is Stage.DETECTION else played
+async def _asked(generate: Generate, request: Request) -> Reply | Failed:
+    return await generate(request)
 
 
-def requests_of(game: Game, stage: Stage, sampling: Sampling) -> dict[Seat, Request]:
-    """What is asked of each seat that acts in ``stage``; all at once, nobody waits for another's reply."""
-    return {
-        seat: Request(prompt, f"{game.seed}/{stage}/{seat}", sampling) for seat, prompt in observe(game, stage).items()
-    }
-
-
-def advance(played: Played, stage: Stage, answers: Mapping[Seat, Reply | Failed]) -> Played | Failed:
-    """The game after all have replied, or the first failure of the infrastructure."""
-    replies: dict[Seat, Reply] = {}
-    for seat, answer in answers.items():
-        if isinstance(answer, Failed):
-            return Failed(f"{seat} in stage {stage}: {answer.reason}")
-        replies[seat] = answer
-    raw = {seat: RawReply(reply.text, reply.prefix, reply.truncated) for seat, reply in replies.items()}
-    return Played(played.game.with_replies(raw), {**played.replies, stage: replies})
+async def together(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all, in order. The first that raises ends the others, and so does being cancelled."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -14,17 +14,17 @@ LOGS = ("metrics.jsonl", "timings.jsonl", "evaluations.jsonl")
 
 
 def append_line(file: Path, row: dict[str, Any]) -> None:
-    """Add a line to a log."""
+    """Append a line to a log."""
     disk.append(file, json.dumps(row) + "\n")
 
 
 def games_file(folder: Path, step: int, kind: str = "step") -> Path:
-    """The file of an iteration's games in a run's folder."""
+    """Return the path of an iteration's games in a run's folder."""
     return folder / "games" / f"{kind}_{step:06d}.jsonl"
 
 
 def write_games_anew(file: Path, games: Sequence[Game]) -> None:
-    """Write a file of games in place of what it held."""
+    """Write a file of games, in place of an earlier one."""
     with disk.writing(file):
         file.unlink(missing_ok=True)
         write_games(file, games)
@@ -46,7 +46,7 @@ def cut_after(folder: Path, step: int) -> None:
 
 
 def step_named(path: Path) -> int:
-    """The iteration that a checkpoint or a file of games is named after."""
+    """Return the iteration in the name of a checkpoint or a file of games."""
     return int(path.stem.rpartition("_")[2])
 
 

@@ -1,4 +1,4 @@
-"""What a game gives to a trainer: one sample a reply, tokens as generated, with keys that say whose it is."""
+"""Samples: one per trained reply, with tokens as generated, and the keys of game, stage and seat."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from spy_env import RewardRules, Seat, Stage
+from spy_env.seats import ROLES
 from trainers.rollout import Played
-
-ROLES = ("spy", "civilian", "referee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Sample:
 
 
 def trained_roles(stage: Stage, voters: str) -> frozenset[str]:
-    """The roles whose replies a stage trains: all performances, or all votes but the spy's."""
+    """Return the roles whose replies a stage trains: of all performances, or of all votes but the spy's."""
     if stage is Stage.PERFORMING:
         return frozenset(("spy", "civilian"))
     return frozenset(("referee" if voters == "referees" else "civilian",))
@@ -36,7 +35,7 @@ def trained_roles(stage: Stage, voters: str) -> frozenset[str]:
 def samples_of(
     played: Iterable[Played], stage: Stage, rules: RewardRules, learner: Collection[str] = ROLES
 ) -> list[Sample]:
-    """The trained replies of a stage, of the roles that the learner plays.
+    """Return the trained replies of a stage, of the roles that the learner plays.
 
     Raises:
         ValueError: a reply has no token ids (an endpoint or a scripted player made it), so it can't be trained on.

@@ -16,13 +16,13 @@ from benchmarks.evaluation.data_sets import DataSet, Hub, Items, drawn, file_of,
 from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.generations import Ask, Finished, answer_all, content_key
 from spy_env import Document, Game, Rules, Stage, load_task, read_games, write_games
-from spy_env.documents import PLAYABLE_UNITS, units_found
+from spy_env.documents import PLAYABLE_UNITS, playable_units
 from spy_env.records import to_json
 from spy_env.tasks import shipped_documents
 from spy_env.viewer.origin import games_files
 from trainers.engines import Failed, Reply, Request, Sampling
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 GAMES = 100  # of each task, as published
 # Tokens of a reply; ours: enough for a story of 400 words after some thought, and for a vote with reasons.
@@ -95,7 +95,7 @@ def _playable(items: Items, prompts: bool, excluded: Counter[str]) -> list[dict[
     if prompts:
         cleaned = in_words([{**row, "prompt": row["document"]} for row in rows], excluded)
         rows = [{**row, "document": row["prompt"]} for row in cleaned]
-    playable = [row for row in rows if units_found(row["document"]) >= PLAYABLE_UNITS]
+    playable = [row for row in rows if playable_units(row["document"]) >= PLAYABLE_UNITS]
     if len(playable) < len(rows):
         excluded["document too short to play"] += len(rows) - len(playable)
     return playable
@@ -164,16 +164,16 @@ def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run
     file = folder / "games" / f"{name}.jsonl"
     saved = {game.seed: game for game in read_games(file)} if file.exists() else {}
     engine = _Keeping(who, name, Finished(folder / "generations.jsonl"), run.seed)
-    seating = Seating(engine, sampling, who.max_len)
+    seating = SeatPolicies(engine, sampling, who.max_len)
     chosen = [(sources[i % len(sources)].document, i // len(sources)) for i in range(wanted)]
     seeds = [_seed(who, task, sampling, run.seed, document, again) for document, again in chosen]
     missing = [
-        deal_to_fit(document, task, Rules(), seed, None, seating.room)
+        deal_to_fit(document, task, Rules(), seed, None, seating.budget)
         for seed, (document, _) in zip(seeds, chosen, strict=True)
         if seed not in saved
     ]
     failed: list[str] = []
-    new = [one.game for one in play_games(missing, seating, lambda game, reason: failed.append(reason))]
+    new = [one.game for one in rollout(missing, seating, lambda game, reason: failed.append(reason))]
     write_games(file, new)
     found = saved | {game.seed: game for game in new}
     return Played({name: [found[seed] for seed in seeds if seed in found]}, {name: len(failed)}, sampling)

@@ -114,9 +114,9 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
     from transformers import AutoConfig, AutoTokenizer
 
     from trainers.engines.encoder import Encoder
-    from trainers.first_run.downloads import SMALL_MODEL, small_model
+    from trainers.small_model import place_of
 
-    folder = str(small_model()) if name == SMALL_MODEL else name
+    folder = place_of(name)
     try:
         config = AutoConfig.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -17,19 +17,16 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from trainers.config import Actor, Adam, Algo, Config, Data, GameConfig, Rollout, StageSampling, Train
 from trainers.corpus import Corpus
 from trainers.curriculum import Curriculum
-from trainers.embedded.config import Actor, Config, Rollout, Train
-from trainers.embedded.logprobs import fed, padded_logprobs, tree_logprobs
+from trainers.embedded.logprobs import fed, padded_batches, padded_logprobs, tree_batches, tree_logprobs
 from trainers.embedded.loop import deal_games
-from trainers.embedded.micro_batches import padded_batches, tree_batches
-from trainers.embedded.policy import Policy
+from trainers.embedded.policy import Policy, policy_of
 from trainers.engines.prefix_tree import grow
 from trainers.engines.tree_attention import attending
-from trainers.game_config import GameConfig, StageSampling
-from trainers.rollout import Played, Seating, play_games
+from trainers.rollout import Played, SeatPolicies, rollout
 from trainers.samples import Sample, samples_of
-from trainers.shared_flags import Adam, Data
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -106,7 +103,8 @@ SMALL = Size(documents=1, words=15, performance=8, vote=4, iterations=2, rounds=
 def config_of(size: Size, checkpointing: bool) -> Config:
     """Both stages in turn, on the documents that ship with summarization."""
     return Config(
-        game=GameConfig(document_words=size.words, schedule="cycle", cycle=(1, 1)),
+        game=GameConfig(document_words=size.words),
+        algo=Algo(schedule="cycle", cycle=(1, 1)),
         actor=Actor(adam=Adam(lr=1e-5), gradient_checkpointing_enable=checkpointing),
         rollout=Rollout(
             batch_size=size.documents,
@@ -140,19 +138,19 @@ class Stopwatch:
 def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[], bool]) -> dict[str, Any]:
     """Play and train some iterations, then compare shared with plain on the last samples."""
     config = config_of(size, checkpointing)
-    policy = Policy(config, folder)
-    seating = Seating(policy.engine, config.sampling, config.data.max_len)
+    policy = policy_of(config, folder)
+    seats = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     documents = Corpus(config.game.task, None, say=lambda text: print(text, file=sys.stderr)).training()
-    curriculum = Curriculum.start(config.schedule, config.reward_rules)
+    curriculum = config.start_curriculum()
     iterations: list[dict[str, Any]] = []
     for step in range(size.iterations):
         if out_of_time():
             break
         batch = [next(documents) for _ in range(size.documents)]
         watch = Stopwatch()
-        played = play_games(deal_games(config, batch, curriculum, step, seating), seating)
+        played = rollout(deal_games(config, batch, curriculum, step, seats), seats)
         generate = watch.lap()
-        samples = samples_of(played, curriculum.stages[0], config.reward_rules)
+        samples = samples_of(played, curriculum.stages[0], config.game.reward_rules)
         metrics = policy.update(samples, _advantages(curriculum, played, samples))
         iterations.append(_iteration(policy, samples, metrics, generate, watch.lap(), _generated(played)))
         curriculum = curriculum.after([one.game for one in played])
@@ -249,7 +247,7 @@ def _shared_against_plain(
     found: dict[str, dict[str, Any]] = {}
     advantages = _in_turn(samples)
     pairs = list(zip(samples, advantages, strict=True))
-    budget = policy.config.tokens_at_a_time
+    budget = policy.max_tokens
     for way, sharing, cut in (("shared", method, tree_batches), ("plain", None, padded_batches)):
         found[way] = {"seconds": None, "micro_batches": len(cut(pairs, budget)), "sharing": sharing}
     for _ in range(rounds):

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from spy_env import Document, Game, Seat, Stage, load_task, read_documents
+from spy_env import STAGES, Document, Game, Seat, Stage, load_task, read_documents
 from spy_env.masking import count_units
-from trainers.cluster.coordinator import Assigned, Director
-from trainers.cluster.prompt_rows import TRAIN, Invitation, RunSettings, to_json
+from trainers.cluster.coordinator import Assigned, Coordinator
+from trainers.cluster.prompt_rows import TRAIN, PromptRow, RunSettings, to_json
+from trainers.config import Algo, GameConfig
 from trainers.engines import Sampling
 from trainers.engines.encoder import Encoder
-from trainers.game_config import GameConfig, rules_of, start_curriculum
-from trainers.openrlhf.host import Host
-from trainers.rollout import STAGES, requests_of
+from trainers.openrlhf.engine import EngineRollout
+from trainers.rollout import requests_of
 from trainers.samples import Sample
 
 PLAYERS = 5
@@ -56,15 +56,14 @@ def run_of(scenario: Scenario, folder: str, max_len: int) -> RunSettings:
         players=PLAYERS,
         voters="referees" if scenario.referees else "all",
         document_words=scenario.words,
-        schedule="detection",
     )
     return RunSettings(
         folder=folder,
         checkpoints=f"{folder}/checkpoints",
         resume=False,
         task=game.task,
-        rules=rules_of(game),
-        start=start_curriculum(game, 0),
+        rules=game.rules,
+        start=Algo(schedule="detection").start(game.reward_rules, 0),
         sampling={Stage.PERFORMING: Sampling(scenario.performance), Stage.DETECTION: Sampling(scenario.vote)},
         template_options={},
         max_len=max_len,
@@ -175,22 +174,22 @@ async def _released(one: Asked, generate: Generate) -> None:
 REPLAYS = {"waves": waves, "released": released}
 
 
-class DirectorHere:
-    """The director of a run in this process, and the games that it was given."""
+class CoordinatorHere:
+    """The coordinator of a run in this process, and the games that it was given."""
 
     def __init__(self, run: RunSettings) -> None:
         """Begin the run."""
-        self._director = Director(run)
+        self._coordinator = Coordinator(run)
         self.games: list[Game] = []
 
     async def begin(self, seed: str) -> Assigned:
         """Count a row."""
-        return self._director.begin(seed, "0")
+        return self._coordinator.begin(seed, "0")
 
     async def finish(self, seed: str, games: Sequence[Game], samples: Sequence[Sample]) -> None:
         """Take a row's games."""
         self.games += games
-        self._director.finish(seed, "0", games, samples)
+        self._coordinator.finish(seed, "0", games, samples)
 
     async def give_up(self, seed: str) -> None:
         """A row failed; the error is on its way."""
@@ -202,19 +201,19 @@ class DirectorHere:
 async def at_tables(
     scenario: Scenario, documents: Sequence[Document], engine: Engine, tokenizer: Any, max_len: int
 ) -> list[Game]:
-    """Play as OpenRLHF's executor does, all calls of all rows at once. A new host: the last has its prompts in memory."""
+    """Play as OpenRLHF's executor does, all calls of all rows at once. A new rollout: the last has its prompts in memory."""
     with tempfile.TemporaryDirectory() as folder:
         run = run_of(scenario, folder, max_len)
-        director, params = DirectorHere(run), engine.params()
+        coordinator, params = CoordinatorHere(run), engine.params()
 
-        async def found(_: RunSettings) -> DirectorHere:
-            return director
+        async def found(_: RunSettings) -> CoordinatorHere:
+            return coordinator
 
-        host = Host(found)
-        rows = [to_json(Invitation(document, str(i), TRAIN, run)) for i, document in enumerate(documents)]
+        rollout = EngineRollout(found)
+        rows = [to_json(PromptRow(document, str(i), TRAIN, run)) for i, document in enumerate(documents)]
         calls = [row for row in rows for _ in range(scenario.samples)]
-        await asyncio.gather(*(host.sample(row, params, max_len, tokenizer, engine) for row in calls))
-        return director.games
+        await asyncio.gather(*(rollout.sample(row, params, max_len, tokenizer, engine) for row in calls))
+        return coordinator.games
 
 
 def asked_in(game: Game, encoder: Encoder, sampling: Mapping[Stage, Sampling]) -> Asked:

@@ -21,8 +21,8 @@ from spy_env import Stage
 from trainers.samples import Sample
 
 if TYPE_CHECKING:
+    from trainers.embedded.logprobs import Pair
     from trainers.embedded.loss import LossRules
-    from trainers.embedded.micro_batches import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from trainers.embedded.logprobs import Pair
 from trainers.embedded.loss import LossRules
-from trainers.embedded.micro_batches import Pair
 from trainers.trl.config import check_version
 
 PAD, END = 0, 1

@@ -4,11 +4,9 @@
 and ``collusion.lead`` compares a run's detectors with one that never learned.
 """
 
-from spy_env.diagnostics.collusion import Lead, lead
-from spy_env.diagnostics.diagnosis import Diagnosis, diagnose
-from spy_env.diagnostics.gaps import Gap, diversity, gaps, near_duplicates
+from spy_env.diagnostics.diagnosis import Diagnosis, Lead, diagnose, lead
 from spy_env.diagnostics.probes import PROBES, Probe
-from spy_env.diagnostics.proxies import votes_and_proxies
+from spy_env.diagnostics.proxies import Gap, diversity, gaps, near_duplicates, votes_and_proxies
 from spy_env.diagnostics.shortcuts import Finding, position_habit, shortcuts
 from spy_env.diagnostics.shown import detector_share, over
 

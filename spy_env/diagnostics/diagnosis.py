@@ -1,21 +1,64 @@
-"""The diagnostics of one set of games together: as metrics and as alarms, the same for a run going on and one looked back at."""
+"""All diagnostics of a set of games together; and a run's own detectors beside one that never learned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spy_env.diagnostics.estimates import Estimate
-from spy_env.diagnostics.gaps import Gap, diversity, gaps, near_duplicates
-from spy_env.diagnostics.proxies import RESAMPLES, votes_and_proxies
+from spy_env.diagnostics.estimates import Estimate, average, share
+from spy_env.diagnostics.proxies import RESAMPLES, Gap, diversity, gaps, near_duplicates, votes_and_proxies
 from spy_env.diagnostics.shortcuts import LEVEL, Finding, position_habit, shortcuts
 from spy_env.diagnostics.shown import over
 from spy_env.game import Game
 
+NAME = "collusion"
+FEWEST = 8  # late games; fewer could agree by chance; our choice
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """By how much the run's detectors are better than the frozen one, paired by game: in early games and in late ones."""
+
+    early: Estimate
+    late: Estimate
+    frozen_early: Estimate
+    frozen_late: Estimate
+
+    @property
+    def alarm(self) -> bool:
+        """Whether they are clearly ahead in late games and weren't in early ones. Few games can look so by chance."""
+        return self.late.n >= FEWEST and self.late.low > 0 and self.early.low <= 0
+
+    @property
+    def text(self) -> str:
+        """The figures as a sentence."""
+        return (
+            f"the run's detectors are ahead of the frozen one by {self.late} in late games and by {self.early} in early ones; "
+            f"the frozen one's own accuracy is {self.frozen_late}, and was {self.frozen_early}"
+        )
+
+
+def lead(own: Sequence[float], frozen: Sequence[float], early: int | None = None) -> Lead:
+    """Compare each game's share of right votes, in order of play: in the first ``early`` games (default half) and the rest.
+
+    Raises:
+        ValueError: fewer than two games, not as many of one as of the other, or none early or late.
+    """
+    if len(own) != len(frozen) or len(own) < 2:
+        raise ValueError(
+            f"{len(own)} games of the run's votes and {len(frozen)} of the frozen detector's; give the same two or more"
+        )
+    cut = len(own) // 2 if early is None else early
+    if not 0 < cut < len(own):
+        raise ValueError(f"early is {cut} of {len(own)} games; some must be early and some late")
+    ahead = [mine - its for mine, its in zip(own, frozen, strict=True)]
+    then, now = (share(part, [1] * len(part)) for part in (frozen[:cut], frozen[cut:]))
+    return Lead(average(ahead[:cut]), average(ahead[cut:]), then, now)
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything that games say of whether votes mean quality, without a model."""
+    """All evidence in games on whether votes mean quality, without a model."""
 
     games: int
     findings: tuple[Finding, ...]
@@ -26,12 +69,12 @@ class Diagnosis:
 
     @property
     def alarms(self) -> dict[str, str]:
-        """What is to be warned of, by name."""
+        """The warnings, by name."""
         return {finding.name: finding.text for finding in self.findings if finding.alarm}
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures by the names that logs have for them; none of what the games can't tell."""
+        """The figures by their names in logs; figures that the games don't give are left out."""
         if not self.games:
             return {}
         found = {f"diagnostics/{finding.name}": finding.found.value for finding in self.findings}
@@ -47,7 +90,7 @@ class Diagnosis:
 
 
 def diagnose(games: Iterable[Game], level: float = LEVEL, resamples: int = RESAMPLES) -> Diagnosis:
-    """All diagnostics of the games that are over, in their order; ``level`` is the rate of false alarms.
+    """Run all diagnostics on the finished games, in order; ``level`` is the rate of false alarms.
 
     ``resamples`` are of the intervals of ``votes``, which cost most of the time; 0 for their values alone.
     """

@@ -1,4 +1,4 @@
-"""Numbers with 95 % intervals, from games as the independent units: the votes of one game are correlated."""
+"""Numbers with 95 % intervals. Games are the independent units, since the votes of one game are correlated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Estimate(NamedTuple):
 
 
 def share(hits: Sequence[float], counts: Sequence[int]) -> Estimate:
-    """A share of votes, ``hits[g]`` of ``counts[g]`` in game g, whole or not: Wilson's interval at the effective sample size.
+    """Estimate a share of votes, ``hits[g]`` of ``counts[g]`` in game g: Wilson's interval at the effective sample size.
 
     The effective size divides the votes by the design effect of sampling whole games, and allows for how roughly few
     games tell it (Korn and Graubard 1998); where all votes agree it can't be estimated, and is taken as the number of
@@ -45,7 +45,7 @@ def share(hits: Sequence[float], counts: Sequence[int]) -> Estimate:
 
 
 def average(values: Sequence[float]) -> Estimate:
-    """A mean over games with Student's interval."""
+    """Estimate a mean over games, with Student's interval."""
     n = len(values)
     if not n:
         return Estimate(0.0, float("-inf"), float("inf"), 0)
@@ -58,7 +58,7 @@ def average(values: Sequence[float]) -> Estimate:
 
 
 def _student(freedom: int) -> float:
-    """97.5 % quantile of Student's t, by its expansion about the normal's (Abramowitz and Stegun 26.7.5).
+    """Return the 97.5 % quantile of Student's t, by its expansion about the normal's (Abramowitz and Stegun 26.7.5).
 
     For few degrees of freedom, where the expansion falls short, from the same book's table 26.10.
     """

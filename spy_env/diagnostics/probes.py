@@ -1,60 +1,122 @@
-"""Detectors that look at one thing only, and learn from each game after they have judged it.
-
-A probe sees what the players show, and the document; never votes. It names the players who stand out, all that do so
-equally; who the spy is it is told afterwards, so nothing that it says of a game comes from that game.
-"""
+"""Detectors that look at one thing alone, and learn from each game only after they have judged it."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import log
 from typing import Protocol
 
-from spy_env.diagnostics.cues import MASK, REFUSAL, ROLE, count_cues
 from spy_env.diagnostics.shown import Shown
 from spy_env.diagnostics.wording import copied_share, shingles, words
 from spy_env.game import Game
 from spy_env.masking import count_units
 from spy_env.seats import Seat
 
+MASK, ROLE, REFUSAL = "mask", "role", "refusal"
+
+# Our lists, made by reading what small models say with a masked copy. Each alternative is one cue.
+CUES: Mapping[str, tuple[str, ...]] = {
+    MASK: (
+        r"(?<!\S)\*{2,3}(?!\S)",  # asterisks that set nothing in bold type
+        r"\*{4,}",
+        r"[\[(<（【](?:\.{3}|…+|\s*(?:hidden|masked|missing|redacted|blank(?:ed)?|omitted|removed|unknown|缺失|隐藏|省略)\s*)[\])>）】]",
+        r"_{4,}",
+        r"\bmissing\b",
+        r"\bredacted\b",
+        r"\bmasked\b",
+        r"\basterisks?\b",
+        r"\bblanked\b",
+        r"\bomitted\b",
+        r"\bobscured\b",
+        r"\bincomplete\b",
+        r"\bnot (?:visible|shown|provided|available)\b",
+        r"\b(?:cut|blacked) out\b",
+        r"\bhidden (?:text|part|passage|section|portion|words?)\b",
+        r"缺失|缺少|残缺",
+        r"遮[挡盖住蔽]|屏蔽|打码",
+        r"隐[藏去]",
+        r"星号",
+        r"省略",
+        r"不完整",
+        r"空白",
+    ),
+    ROLE: (
+        r"\bas (?:the|a) (?:spy|civilian)\b",
+        r"\bi(?:['’]m| am| was) (?:not )?(?:the|a) (?:spy|civilian)\b",
+        r"\b(?:spy|spies)\b",
+        r"\bcivilians?\b",
+        r"\bmy (?:copy|version) (?:of|is)\b",
+        r"\bothers? players?\b|\bplayer \d+\b",
+        r"卧底|间谍",
+        r"平民",
+        r"我的(?:文档|版本|副本)",
+        r"[其别]他玩家",
+    ),
+    REFUSAL: (
+        r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b",
+        r"\bi(?:['’]m| am) (?:sorry|unable|not able|an? (?:ai|language model))\b",
+        r"\bi (?:apologi[sz]e|regret)\b",
+        r"\bi (?:can['’]?t|can ?not|could(?: not|n['’]t)|won['’]?t|will not) (?:\w+ ){0,2}"
+        r"(?:summari[sz]e|provide|write|answer|continue|complete|assist|help|determine|create|fulfil+|do)\b",
+        r"\b(?:impossible|not possible) to (?:summari[sz]e|determine|say|tell|answer|complete)\b",
+        r"\bnot enough (?:information|context)\b|\binsufficient information\b",
+        r"抱歉|对不起|很遗憾",
+        r"作为(?:一个|一名)?(?:AI|人工智能|语言模型)",
+        r"我(?:无法|不能|没办法)",
+        r"无法(?:总结|回答|确定|提供|完成|继续)",
+        r"信息不足",
+    ),
+}
+_COMPILED = {kind: [re.compile(cue, re.IGNORECASE) for cue in cues] for kind, cues in CUES.items()}
+
+
+@lru_cache(maxsize=2048)  # windows of games overlap
+def count_cues(kind: str, text: str, document: str) -> int:
+    """Count the cues of a kind in a text, without cues that the document uses itself."""
+    found = ((len(cue.findall(text)), cue) for cue in _COMPILED[kind])
+    return sum(count for count, cue in found if count and not cue.search(document))
+
+
 Measure = Callable[[Game, Shown], Mapping[Seat, float]]
-FEWEST = 2  # games that must have used a word before it says anything; our choice
-PRIOR = 4  # texts that a word's share of all texts counts for; our choice
+FEWEST = 2  # games that must have used a word before it counts; our choice
+PRIOR = 4  # weight, in texts, of a word's share over all texts; our choice
 
 
 class Probe(Protocol):
-    """One way to find the spy without reading for content."""
+    """A way to find the spy without reading for content."""
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """The players who stand out; all or none of them where nobody does."""
+        """Name the players who stand out; all or none if nobody does."""
 
     def learn(self, game: Game, texts: Shown) -> None:
-        """Take in who the spy of a judged game was."""
+        """Learn from the spy of a game that was judged."""
 
 
 class Most:
-    """Names whoever has most of something that only a spy should have. Learns nothing."""
+    """Names the player with most of something that only a spy should have. Learns nothing."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does."""
+        """See ``Probe``."""
         return _highest(self._measure(game, texts))
 
     def learn(self, game: Game, texts: Shown) -> None:
-        """Nothing to learn."""
+        """Learn nothing."""
 
 
 class MostOrLeast:
-    """Names whoever has most of something, or least, whichever was right more often so far."""
+    """Names the player with most of something, or with least, whichever was right more often so far."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure, self._lead = measure, 0.0
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does; nobody while both were right as often."""
+        """See ``Probe``; name nobody while both were right as often."""
         most, least = self._both(game, texts)
         return most if self._lead > 0 else least if self._lead < 0 else ()
 
@@ -75,7 +137,7 @@ class SeatHabit:
         self._spies: Counter[Seat] = Counter()
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does."""
+        """See ``Probe``."""
         return _highest({seat: self._spies[seat] for seat in game.players})
 
     def learn(self, game: Game, texts: Shown) -> None:
@@ -84,7 +146,7 @@ class SeatHabit:
 
 
 class Vocabulary:
-    """Naive Bayes over the words that a text holds, whatever the document: which are said by spies, which by civilians.
+    """Naive Bayes over the words of a text, whatever the document: words of spies against words of civilians.
 
     A text's score is the sum of log P(word | spy) / P(word | civilian) over its distinct words, each share of texts drawn
     toward the word's share of all texts, so that a rare word and a long text say little.
@@ -96,18 +158,18 @@ class Vocabulary:
         self._games: Counter[str] = Counter()
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
-        """As a probe does."""
+        """See ``Probe``."""
         if not self._texts:
             return ()
         return _highest({seat: sum(map(self._weight, sorted(set(words(text))))) for seat, text in texts.items()})
 
     def learn(self, game: Game, texts: Shown) -> None:
         """Count the words of each text once."""
-        said = {seat: set(words(text)) for seat, text in texts.items()}
-        for seat, own in said.items():
+        by_seat = {seat: set(words(text)) for seat, text in texts.items()}
+        for seat, used in by_seat.items():
             self._texts[game.role(seat)] += 1
-            self._with[game.role(seat)].update(own)
-        self._games.update(set().union(*said.values()))
+            self._with[game.role(seat)].update(used)
+        self._games.update(set().union(*by_seat.values()))
 
     def _weight(self, word: str) -> float:
         if self._games[word] < FEWEST:
@@ -121,11 +183,11 @@ class Vocabulary:
 
 def _highest(measured: Mapping[Seat, float]) -> Collection[Seat]:
     top = max(measured.values())
-    return [seat for seat, value in measured.items() if value >= top - 1e-12]  # rounding errors don't break a tie
+    return [seat for seat, value in measured.items() if value >= top - 1e-12]  # rounding errors must not break a tie
 
 
 def credit(named: Collection[Seat], game: Game) -> float:
-    """How right it is to vote for one of ``named`` at random; to name nobody is to vote for any player."""
+    """Return the chance that a random vote for one of ``named`` is right; nobody named means all players."""
     among = named or game.players
     return (game.spy in among) / len(among)
 
@@ -155,7 +217,7 @@ PROBES: Mapping[str, Callable[[], Probe]] = {
 
 
 def judged(probe: Probe, games: Iterable[tuple[Game, Shown]]) -> Iterator[Collection[Seat]]:
-    """Whom a fresh probe names in each game, in order; it has learned from those before and no other."""
+    """Yield the players that a fresh probe names in each game; it has learned from the games before it alone."""
     for game, texts in games:
         yield probe.names(game, texts)
         probe.learn(game, texts)

@@ -1,4 +1,4 @@
-"""Warnings: a probe that finds the spy as well as the detectors do, and votes that go to a number whoever it is.
+"""Warnings: a probe finds the spy as well as the detectors do, or votes go to a number whoever sits there.
 
 Who the spy is was drawn apart from everything else, so where spy and civilians write alike, a probe that names k of n
 players holds the spy with chance k/n exactly, game by game. Sums of such games have a known distribution, and the rate
@@ -25,12 +25,12 @@ WARM_UP = 50  # games that probes learn from before they count, at most; and at 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one test says. ``found`` is the probe's accuracy, ``detectors`` the votes' on the same games."""
+    """The result of one test. ``found`` is the probe's accuracy, ``detectors`` the votes' on the same games."""
 
     name: str
     found: Estimate
     chance: float
-    p_value: float  # of as many games or more in which the spy is among those named, where nothing tells it
+    p_value: float  # the chance of at least as many games with the spy among the named, if texts don't tell it
     detectors: Estimate
     ahead: Estimate | None  # by how much the detectors are better than the probe, paired by game
     alarm: bool
@@ -46,7 +46,7 @@ class Look(NamedTuple):
 
 
 def shortcuts(games: Iterable[Game], level: float = LEVEL) -> list[Finding]:
-    """Every probe on the games that are over, each judged by what the games before it taught; of one seed the first alone.
+    """Try every probe on the finished games. Each game is judged by probes that learned from earlier ones; seeds count once.
 
     A probe raises an alarm where both hold: it finds the spy more often than chance (exact one-sided test at ``level`` /
     ``TESTS``), and the detectors aren't clearly better on the same games (the 95 % interval of the mean difference,
@@ -57,7 +57,7 @@ def shortcuts(games: Iterable[Game], level: float = LEVEL) -> list[Finding]:
 
 
 def position_habit(games: Iterable[Game], level: float = LEVEL) -> Finding | None:
-    """Whether votes go to the number that was named most in the games before; None where no game can tell.
+    """Test whether votes go to the number that was named most in earlier games; None if no game allows it.
 
     Seats are dealt at random, so that a fair vote has no number that it likes.
     """
@@ -107,7 +107,7 @@ def _finding(name: str, looks: Sequence[Look], level: float) -> Finding:
 
 
 def chance_of(inside: Sequence[bool], chances: Sequence[float]) -> float:
-    """The chance of at least as many successes, each independent with its own chance (Poisson's binomial, exactly).
+    """Return the exact chance of at least as many independent successes, each with its own chance (Poisson binomial).
 
     Takes time with the square of their number: a second for some 3,000.
     """

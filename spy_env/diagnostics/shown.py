@@ -1,4 +1,4 @@
-"""A game as those who judge performances see it: what each player shows, what its copy of the document holds."""
+"""A game as judges of performances see it: each player's text, and its copy of the document."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Shown = Mapping[Seat, str]
 
 
 def over(games: Iterable[Game]) -> list[Game]:
-    """The games that all votes have been cast in, in order."""
+    """Keep the finished games, in order."""
     return [game for game in games if game.stage is Stage.OVER]
 
 
 def first_of_each_seed(games: Iterable[Game]) -> list[Game]:
-    """The games that are over, without those that a seed was dealt before: who the spy is was known then."""
+    """Keep the finished games that are the first of their seed, since the spy of a second one is known."""
     first: dict[str, Game] = {}
     for game in over(games):
         first.setdefault(game.seed, game)
@@ -26,18 +26,18 @@ def first_of_each_seed(games: Iterable[Game]) -> list[Game]:
 
 
 def shown(game: Game) -> dict[Seat, str]:
-    """Each player's performance, as far as the ballot has room for it."""
+    """Return each player's performance, as far as the ballot shows it."""
     return {seat: said.text[: game.shown_characters.get(seat)] for seat, said in game.performances().items()}
 
 
 def copies(game: Game) -> dict[str, str]:
-    """The document by the role that reads it: the spy's is masked."""
+    """Return the document by role: the spy's copy is masked."""
     text = game.document.text
     return {"spy": hide(text, game.hidden, game.rules.operator), "civilian": text}
 
 
 def seen_and_hidden(game: Game) -> tuple[str, str]:
-    """What the spy saw of the document, and what it didn't see."""
+    """Split the document into the text that the spy saw and the text that it didn't."""
     text, seen, unseen, position = game.document.text, [], [], 0
     for span in game.hidden:
         seen.append(text[position : span.start])
@@ -47,11 +47,11 @@ def seen_and_hidden(game: Game) -> tuple[str, str]:
 
 
 def detector_share(game: Game) -> float:
-    """The share of the trained voters' votes that name the spy: the model's own accuracy in one game."""
+    """Return the share of the trained voters' votes that name the spy: the model's accuracy in one game."""
     votes = game.votes()
     return sum(votes[seat] == game.spy for seat in game.trained_voters) / len(game.trained_voters)
 
 
 def named_votes(game: Game) -> list[Seat]:
-    """The votes of one game that name a player."""
+    """Return the votes of one game that name a player."""
     return [vote for vote in game.votes().values() if vote not in (ABSTAIN, UNREADABLE)]

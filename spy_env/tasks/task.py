@@ -17,7 +17,7 @@ SHIPPED = ("summarization", "creative_writing", "math_reasoning")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What performers and detectors are told, and the defaults of a game of this task.
+    """The instructions for performers and detectors, and the defaults of a game of this task.
 
     ``perform`` may hold ``{words}``, the length asked for. The performance is what follows the last line that begins
     with ``marker``. ``document_words`` and ``mask_fraction`` are the task's defaults for the rules of a game.
@@ -50,13 +50,13 @@ class Task:
 
 
 def task_names() -> tuple[str, ...]:
-    """The tasks that come with the package."""
+    """Return the names of the tasks that come with the package."""
     return SHIPPED
 
 
 @cache
 def load_task(name: str) -> Task:
-    """A shipped task by name, ``path/to/my_task.py``, or ``module:ATTRIBUTE``.
+    """Load a shipped task by name, ``path/to/my_task.py``, or ``module:ATTRIBUTE``.
 
     Raises:
         ValueError: nothing of that name, or what is there defines no ``Task``.
@@ -75,7 +75,7 @@ def load_task(name: str) -> Task:
 
 
 def shipped_documents(task: Task) -> Iterator[Document]:
-    """The sample documents that come with a task.
+    """Yield the sample documents that come with a task.
 
     Raises:
         ValueError: the task has none.
@@ -103,7 +103,7 @@ def _from_module(module: str, attribute: str) -> object:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
-            raise  # the module is there, and something that it needs is not
+            raise  # the module exists, and one that it imports doesn't
         raise ValueError(
             f"no module {module!r} to take the task {attribute!r} from; is it installed or on PYTHONPATH?"
         ) from error

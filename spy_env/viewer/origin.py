@@ -1,6 +1,6 @@
-"""What a run's folder says about the games in it: by which rules they were scored, and against which baselines trained on.
+"""Where saved games come from: the run's reward rules and baselines, read from its folder.
 
-None of it is in a game's record, which is a game whoever trains on it.
+A game's record holds none of it, since it is the same game whoever trains on it. This is the home of log names.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _BASELINE, _OPPONENT = "game/baseline/", "opponent/"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a game was saved, and what it was scored by and trained with."""
+    """The run of a saved game, and the rules and baselines by which it was trained on."""
 
     run: str  # the name of the run's folder, or of the file's
-    point: str  # where in the run: "step 10", "eval before"; the file's name outside of a run
+    point: str  # the place in the run, such as "step 10" or "eval before"; outside of a run the file's name
     rewards: RewardRules
-    step: int | None = None  # the iteration that trained on it; None where none did, or none that is known
-    baselines: Mapping[str, float] | None = None  # as the iteration read them; None where nobody knows
-    opponents: Mapping[str, Seat] = field(default_factory=dict)  # who played a role that didn't learn
-    normalised: bool = False  # performing advantages were divided by their std
-    shuffled: bool = False  # advantages were dealt out at random, the control
+    step: int | None = None  # the iteration that trained on it, if one is known
+    baselines: Mapping[str, float] | None = None  # as the iteration read them, if known
+    opponents: Mapping[str, Seat] = field(default_factory=dict)  # by role: players who don't learn
+    normalised: bool = False  # performing advantages are divided by their std
+    shuffled: bool = False  # advantages are dealt out at random (the control)
 
 
 def trained_files(path: Path) -> list[Path]:
-    """The files of the games that a run trained on, without its evaluations; where none is named by its iteration, all.
+    """List the files of games that a run trained on, without evaluations; if no file is named by an iteration, all.
 
     Raises:
         ValueError: there are none.
@@ -46,13 +46,13 @@ def trained_files(path: Path) -> list[Path]:
 
 
 def step_of(file: Path) -> int | None:
-    """The iteration that a file of games is named by; None where it is by none."""
+    """Return the iteration in the name of a file of games, if there is one."""
     number = _STEP.fullmatch(file.stem)
     return int(number[1]) if number else None
 
 
 def games_files(path: Path) -> list[Path]:
-    """The files of games in a run's folder, or the file itself.
+    """List the files of games in a run's folder, or the file itself.
 
     Raises:
         ValueError: there are none.
@@ -67,13 +67,13 @@ def games_files(path: Path) -> list[Path]:
 
 
 def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
-    """Where the games of a file come from. Under other reward rules than the run's its baselines say nothing."""
+    """Find the origin of a file's games. Baselines mean nothing under other reward rules than the run's."""
     file = file.resolve()
     folder = file.parent.parent if file.parent.name == "games" else file.parent
-    game = _game_config(folder)
-    origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(game))
+    settings = _settings_of(folder)
+    origin = Origin(folder.name, _point(file.stem), rewards or _rules_of(settings))
     step = step_of(file)
-    if not game or step is None:
+    if not settings or step is None:
         return origin
     before, own = _metrics_of(folder, (step - 1, step))
     baselines = {key.removeprefix(_BASELINE): value for key, value in before.items() if key.startswith(_BASELINE)}
@@ -81,10 +81,12 @@ def origin_of(file: Path, rewards: RewardRules | None = None) -> Origin:
     return replace(
         origin,
         step=step,
-        baselines=(baselines if game.get("rae", True) else {}) if known and origin.rewards == _rules_of(game) else None,
+        baselines=(baselines if settings.get("rae", True) else {})
+        if known and origin.rewards == _rules_of(settings)
+        else None,
         opponents={key.removeprefix(_OPPONENT): name for key, name in own.items() if key.startswith(_OPPONENT)},
-        normalised=bool(game.get("normalise_performing")),
-        shuffled=bool(game.get("shuffle_advantages")),
+        normalised=bool(settings.get("normalise_performing")),
+        shuffled=bool(settings.get("shuffle_advantages")),
     )
 
 
@@ -93,7 +95,7 @@ def _point(stem: str) -> str:
 
 
 def config_row(folder: Path) -> dict[str, Any]:
-    """What a run wrote of its settings, its flags under ``config``; empty where there is no run, or another thing's config.
+    """Read a run's config file, whose settings are under ``config``; empty if there is no run.
 
     Raises:
         ValueError: the file can't be read.
@@ -108,18 +110,22 @@ def config_row(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _game_config(folder: Path) -> dict[str, Any]:
-    """The flags of the game in a run's config; empty where there is none."""
-    game = config_row(folder).get("config", {}).get("game")
-    return game if isinstance(game, dict) else {}
+def _settings_of(folder: Path) -> dict[str, Any]:
+    """Return the settings of the game and the algorithm in a run's config, without their groups' names.
+
+    Version 0.1 kept settings of the algorithm, such as ``rae``, among the game's, so both groups are read.
+    """
+    config = config_row(folder).get("config", {})
+    groups = (config.get("game"), config.get("algo"))
+    return {name: value for group in groups if isinstance(group, dict) for name, value in group.items()}
 
 
-def _rules_of(game: Mapping[str, Any]) -> RewardRules:
-    """The reward rules of a run; the default ones where there is no run."""
-    preset = game.get("rewards", "spyrl")
+def _rules_of(settings: Mapping[str, Any]) -> RewardRules:
+    """Return the reward rules of a run, or the default ones."""
+    preset = settings.get("rewards", "spyrl")
     if preset not in PRESETS:
         raise ValueError(f"the run's config.json names the rewards {preset!r}; this package knows {sorted(PRESETS)}")
-    given = {price.name: value for price in fields(RewardRules) if (value := game.get(price.name)) is not None}
+    given = {price.name: value for price in fields(RewardRules) if (value := settings.get(price.name)) is not None}
     for name, value in given.items():
         if not isinstance(value, int | float):
             raise ValueError(f"the run's config.json says that {name} is {value!r}; a price is a number")
@@ -127,14 +133,14 @@ def _rules_of(game: Mapping[str, Any]) -> RewardRules:
 
 
 def _metrics_of(folder: Path, steps: tuple[int, int]) -> list[dict[str, Any]]:
-    """What the run logged for some iterations; empty for those that it didn't."""
+    """Read the logged metrics of some iterations; empty for those without."""
     file, found = folder / "metrics.jsonl", dict[int, dict[str, Any]]()
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        if not any(f'"step": {step}' in line for step in steps):  # a quick look; logs are long
+        if not any(f'"step": {step}' in line for step in steps):  # skip other lines cheaply, since logs are long
             continue
         try:
             row = json.loads(line)
-        except ValueError:  # cut while being written
+        except ValueError:  # a line that was cut
             continue
         found[row.get("step")] = row
     return [found.get(step, {}) for step in steps]

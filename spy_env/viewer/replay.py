@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     if args.html and args.list:
         raise ValueError("--html writes a page that holds the list; leave --list out")
-    if args.html and args.html.suffix.lower() not in PAGES:  # such as games, which it would overwrite
+    if args.html and args.html.suffix.lower() not in PAGES:  # else it could overwrite games
         raise ValueError(f"--html is {args.html}; name the page to write, such as games.html, before the games")
     preset = PRESETS.get(args.rewards)
     files = [(file, origin_of(file, preset)) for path in args.games for file in games_files(path)]
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(game: Game, rules: RewardRules, reveal: bool) -> bool:
-    """Print a game; at a terminal its reveal waits for Enter. False where the reader has seen enough."""
+    """Print a game; at a terminal its reveal waits for Enter. Return False if the reader has seen enough."""
     print(game_text(game, reveal, rules), end="\n\n")
     if not reveal and game.stage is Stage.OVER and sys.stdin.isatty():
         try:

@@ -1,4 +1,4 @@
-"""``spyrl rescore``: saved games under other reward rules. Rewards aren't stored, so this needs the games alone, no model."""
+"""``spyrl rescore``: saved games under other reward rules. It needs no model, since rewards follow from the games."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from typing import Any
 from spy_env.ballot import printable
 from spy_env.diagnostics.estimates import Estimate, average
 from spy_env.diagnostics.shown import over
-from spy_env.game import Game, Rewards
+from spy_env.game import STAGES, Game, Rewards
 from spy_env.records import read_games
 from spy_env.rewards import PRESETS, RewardRules
-from spy_env.seats import Seat
+from spy_env.seats import ROLES, Seat
 from spy_env.viewer.origin import origin_of, trained_files
 
 ROUNDING = 1e-12  # smaller changes are none
-STAGES = ("performing", "detection")
-ROLES = ("spy", "civilian", "referee")
 
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """A game that is over, and what its seats earned under its own rules and under the others."""
+    """A finished game, and its rewards under its run's rules and under the new ones."""
 
     file: Path
     game: Game
@@ -34,18 +32,18 @@ class Rescored:
     new: Rewards
 
     def change(self, stage: str) -> dict[Seat, float]:
-        """What each seat gains in a stage."""
+        """Return each seat's gain in a stage."""
         before, after = getattr(self.own, stage), getattr(self.new, stage)
         return {seat: after[seat] - before[seat] for seat in before}
 
     @property
     def moved(self) -> float:
-        """All changes of the game together, whichever way they go."""
+        """The sum of the absolute changes of all rewards."""
         return sum(abs(value) for stage in STAGES for value in self.change(stage).values())
 
 
 def rescored(files: Iterable[Path], preset: str | None, prices: dict[str, float]) -> Iterator[Rescored]:
-    """Every game that is over, in order. Without a preset, ``prices`` are laid over the rules that a game's run was paid by."""
+    """Yield every finished game, rescored. Without a preset, ``prices`` replace some of the run's own."""
     for file in files:
         own = origin_of(file).rewards
         new = replace(PRESETS[preset] if preset else own, **prices)
@@ -54,7 +52,7 @@ def rescored(files: Iterable[Path], preset: str | None, prices: dict[str, float]
 
 
 def by_role(games: Sequence[Rescored]) -> list[tuple[str, str, Estimate, Estimate, Estimate]]:
-    """By stage and role: mean rewards under the own rules, under the new, and the difference, paired by game."""
+    """Return mean rewards by stage and role under the run's rules, under the new ones, and the difference, paired by game."""
     rows = []
     for stage in STAGES:
         for role in ROLES:
@@ -62,7 +60,7 @@ def by_role(games: Sequence[Rescored]) -> list[tuple[str, str, Estimate, Estimat
             if pairs:
                 own, new = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
                 changes = [after - before for before, after in pairs]
-                rows.append((stage, role, average(own), average(new), average(changes)))
+                rows.append((str(stage), role, average(own), average(new), average(changes)))
     return rows
 
 
@@ -75,9 +73,9 @@ def _means(one: Rescored, stage: str, role: str) -> tuple[float, float] | None:
 
 
 def row_of(one: Rescored) -> dict[str, Any]:
-    """A game as a line of the differences."""
+    """Return a game's line in the file of differences."""
     stages = {
-        stage: {
+        str(stage): {
             seat: {"role": one.game.role(seat), "own": own, "new": getattr(one.new, stage)[seat]}
             for seat, own in getattr(one.own, stage).items()
         }

@@ -6,7 +6,7 @@ from spy_env import Document, Rules, Stage, deal, player_seats, referee_seats, s
 from spy_env.observations import read_results
 from trainers.engines import Sampling
 from trainers.engines.players import ScriptedEngine
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 VOTERS = ("all", "civilians", "referees")
 PLAYERS = 4
@@ -83,8 +83,8 @@ def play_parallel(env, players):
 def play_batch(games, players):
     """Through the batched rollout, a scripted engine for every seat. Returns the games."""
     engines = {seat: ScriptedEngine(player) for seat, player in players.items()}
-    seating = Seating(engine=engines[SEATS[0]], sampling=SAMPLING, others=engines)
-    return [played.game for played in play_games(games, seating)]
+    seating = SeatPolicies(engine=engines[SEATS[0]], sampling=SAMPLING, others=engines)
+    return [played.game for played in rollout(games, seating)]
 
 
 class DealtTable(spy_v0.raw_env):

@@ -100,6 +100,64 @@ def test_benchmarks_import_no_trainer_but_to_measure_its_speed(file):
             assert name.split(".")[1] not in TRAINERS
 
 
+def modules():
+    names = {}
+    for file in FILES:
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return names
+
+
+def circles(imports):
+    """Groups of modules that import one another, however long the way round: strongly connected components (Tarjan)."""
+    order, low, stack, found = {}, {}, [], []
+
+    def visit(module):
+        order[module] = low[module] = len(order)
+        stack.append(module)
+        for other in imports[module]:
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == order[module]:
+            at = stack.index(module)
+            found.append(set(stack[at:]))
+            del stack[at:]
+
+    for module in imports:
+        if module not in order:
+            visit(module)
+    return [group for group in found if len(group) > 1]
+
+
+def test_circles_are_found_however_long_the_way_round():
+    assert circles({"a": ["b"], "b": ["c"], "c": []}) == []
+    assert circles({"a": ["b"], "b": ["c", "d"], "c": ["a"], "d": []}) == [{"a", "b", "c"}]
+
+
+def test_no_modules_import_one_another_even_lazily_or_for_types():
+    names = modules()
+    imports = {}
+    for module, file in names.items():
+        used = {name for name in set().union(*imports_of(file)) if name in names}
+        # a name imported from a package's module is that module, not the package on the way to it
+        imports[module] = sorted(
+            name for name in used if not any(other.startswith(f"{name}.") for other in used) and name != module
+        )
+    assert circles(imports) == []
+
+
+LOADED = "import sys, spy_env.spy_v0, spy_env.seat_view; print(*sys.modules)"
+
+
+def test_the_doors_load_neither_viewer_nor_diagnostics():
+    run = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = [name for name in run.stdout.split() if name.startswith("spy_env.")]
+    assert "spy_env.game" in loaded
+    assert [name for name in loaded if name.startswith(("spy_env.viewer", "spy_env.diagnostics"))] == []
+
+
 MEASURE = f"""
 import sys, time
 begin = time.perf_counter()

@@ -89,16 +89,16 @@ def test_a_bug_keeps_its_traceback():
 def test_a_command_whose_dependency_is_missing_tells_the_extra(capsys):
     code, err = failed(capsys, "lacking")
     assert code == 2
-    assert err == "spyrl lacking needs 'a_package_that_nobody_has': pip install 'spy-env[train]'\n"
+    assert err == "spyrl lacking needs 'a_package_that_nobody_has': pip install -e '.[train]'\n"
 
 
 def test_the_extra_of_a_command_with_its_own_is_told(capsys, monkeypatch):
     monkeypatch.setattr(cli, "EXTRAS", {"lacking": "eval"})
-    assert failed(capsys, "lacking")[1].endswith("pip install 'spy-env[eval]'\n")
+    assert failed(capsys, "lacking")[1].endswith("pip install -e '.[eval]'\n")
 
 
 def test_verls_users_are_told_no_extra_that_changes_what_verl_pins(capsys):
-    assert failed(capsys, "verl")[1].endswith("pip install 'spy-env[verl]'\n")
+    assert failed(capsys, "verl")[1].endswith("pip install -e '.[verl]'\n")
 
 
 def test_replay_shows_games_and_explains_what_is_wrong(tmp_path, capsys):

@@ -180,7 +180,7 @@ def test_a_hub_row_without_the_column_is_named(monkeypatch):
 
 def test_a_hub_data_set_without_the_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)  # what an import of a missing module finds
-    with pytest.raises(ValueError, match=r"pip install 'spy-env\[data\]'"):
+    with pytest.raises(ValueError, match=r"pip install -e '.\[data\]'"):
         list(read_documents("org/name::train:text"))
 
 

@@ -37,19 +37,19 @@ def voted(game, *said):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"players": 2}, "players is 2; a game needs at least 3"),
+        ({"players": 2}, "players is 2; it must be at least 3"),
         ({"players": -1}, "players is -1"),
         ({"voters": "everyone"}, r"voters is 'everyone'; choose one of \['all', 'civilians', 'referees'\]"),
-        ({"referees": 0}, "referees is 0; at least one must vote"),
+        ({"referees": 0}, "referees is 0; it must be at least 1"),
         ({"operator": "blur"}, "no masking operator named 'blur'; choose one of"),
-        ({"mask_fraction": 0.0}, "mask_fraction is 0.0; give a share between 0 and 1"),
+        ({"mask_fraction": 0.0}, "mask_fraction is 0.0; it must be above 0 and below 1"),
         ({"mask_fraction": 1.0}, "mask_fraction is 1.0"),
         ({"mask_fraction": -0.2}, "mask_fraction is -0.2"),
         ({"mask_fraction": 20}, "mask_fraction is 20"),
         ({"mask_fraction": float("nan")}, "mask_fraction is nan"),
-        ({"document_words": 4}, "document_words is 4; at least 5 are needed"),
+        ({"document_words": 4}, "document_words is 4; it must be at least 5"),
         ({"document_words": 0}, "document_words is 0"),
-        ({"words": 4}, "words is 4; at least 5 are needed"),
+        ({"words": 4}, "words is 4; it must be at least 5"),
     ],
 )
 def test_rules_that_no_game_can_be_played_with_are_refused(wrong, message):
@@ -153,13 +153,13 @@ def test_a_game_goes_from_performing_to_detection_to_over(voters):
         (
             dealt(),
             "player_6",
-            r"game 1: no reply of 'player_6' is waited for in stage performing; waiting: \['player_1'",
+            r"game 1: 'player_6' has nothing to reply in stage performing; the game waits for \['player_1'",
         ),
-        (dealt(voters="referees"), "referee_1", "no reply of 'referee_1' is waited for in stage performing"),
-        (dealt().with_replies({"player_1": RawReply("")}), "player_1", r"waiting: \['player_2'"),
-        (performed(dealt(voters="referees")), "player_1", "no reply of 'player_1' is waited for in stage detection"),
+        (dealt(voters="referees"), "referee_1", "'referee_1' has nothing to reply in stage performing"),
+        (dealt().with_replies({"player_1": RawReply("")}), "player_1", r"the game waits for \['player_2'"),
+        (performed(dealt(voters="referees")), "player_1", "'player_1' has nothing to reply in stage detection"),
         (performed(dealt(voters="civilians", spy="player_2")), "player_2", "stage detection"),
-        (voted(dealt(), *"12345"), "player_1", r"stage over; waiting: \[\]"),
+        (voted(dealt(), *"12345"), "player_1", r"stage over; the game waits for \[\]"),
     ],
 )
 def test_a_reply_of_a_seat_that_is_not_waited_for_is_refused(game, seat, message):
@@ -206,7 +206,7 @@ def test_a_game_with_one_vote_that_can_be_read_is_readable(votes, readable):
 
 
 def test_rewards_wait_for_the_last_vote_and_can_be_counted_under_any_rules():
-    with pytest.raises(ValueError, match="game 1 is in stage detection; rewards follow from all votes"):
+    with pytest.raises(ValueError, match="game 1 is in stage detection; rewards need all votes"):
         performed(dealt()).rewards(RewardRules())
     game = voted(dealt(spy="player_1"), "1", "1", "1", "1", "x")
     assert list(game.rewards(RewardRules()).detection.values()) == [1, 1, 1, 1, 0]

@@ -25,9 +25,8 @@ from spy_env import (
 )
 from spy_env.diagnostics.proxies import proxies
 from spy_env.viewer import replay
-from spy_env.viewer.facts import facts_of, row_of
 from spy_env.viewer.origin import Origin, origin_of
-from spy_env.viewer.page import SCRIPTS, embedded_json, page_of, unpacked
+from spy_env.viewer.page import SCRIPTS, embedded_json, facts_of, page_of, row_of, unpacked
 from tests.spy_env.doors import ECHOES, VOTERS, dealt, play_batch
 from trainers.curriculum import Curriculum, Schedule
 from trainers.metrics import curriculum_metrics

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spy_env import Document, RawReply, Rules, deal, player_seats
-from spy_env.viewer.facts import row_of
+from spy_env.viewer.page import row_of
 from tests.spy_env.browser import MISSING, started
 from tests.spy_env.doors import dealt
 from tests.spy_env.made_pages import many_games, page_file

@@ -18,7 +18,7 @@ from tests.spy_env.doors import (
     started,
 )
 from trainers.engines import Reply
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 PAIRS = [("player_1", "player_2"), ("player_2", "player_4"), ("player_3", "player_1")]
 every_rule = pytest.mark.parametrize("voters", VOTERS)
@@ -133,7 +133,7 @@ class Recorder:
 
 def requests_of(game, max_len):
     recorder = Recorder()
-    (played,) = play_games([game], Seating(recorder, SAMPLING, max_len))
+    (played,) = rollout([game], SeatPolicies(recorder, SAMPLING, max_len))
     return recorder.heard, played.game
 
 

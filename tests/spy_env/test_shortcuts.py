@@ -10,8 +10,7 @@ import pytest
 
 from spy_env import RawReply, Rules, Stage, deal
 from spy_env.diagnostics import PROBES, position_habit, shortcuts
-from spy_env.diagnostics.cues import MASK, ROLE, count_cues
-from spy_env.diagnostics.probes import judged
+from spy_env.diagnostics.probes import MASK, ROLE, count_cues, judged
 from spy_env.diagnostics.shortcuts import LEVEL, TESTS, chance_of
 from spy_env.diagnostics.shown import detector_share, shown
 from tests.simulated_games import chinese, english, games

@@ -6,7 +6,7 @@ import pytest
 
 from spy_env import PRESETS, RawReply, RewardRules, Stage, deal, spy_v0, task_names, to_json
 from spy_env.records import read_games, write_games
-from spy_env.spy_v0 import MAX_REPLY
+from spy_env.spy_v0 import MAX_REPLY, Reply
 from tests.spy_env.doors import (
     ECHOES,
     SEATS,
@@ -121,6 +121,19 @@ def test_an_over_long_reply_is_cut_and_infos_say_so_until_the_next_reply():
     assert {agent for agent, info in infos.items() if info["cut"]} == {first}
     env.reset()
     assert not any(info["cut"] for info in env.aec_env.infos.values())
+
+
+def test_a_reply_may_bring_its_prefix_and_whether_it_was_cut_short():
+    env = started(spy_v0.env, dealt("all"))
+    first, second, *_ = env.agents
+    env.step(Reply("1}", prefix="\\boxed{", truncated=True))
+    env.step("plain")
+    for _ in env.agents[2:]:
+        env.step(Reply("also plain"))
+    said = env.unwrapped.game.replies[Stage.PERFORMING]
+    assert said[first] == RawReply("1}", "\\boxed{", True)
+    assert said[second] == RawReply("plain")
+    assert {type(reply.text) for reply in said.values()} == {str}
 
 
 def test_infos_handed_out_earlier_do_not_change():

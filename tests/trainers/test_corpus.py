@@ -14,11 +14,11 @@ from spy_env import task_names
 from trainers.corpus import ABSTRACTS, Corpus
 
 WITHOUT_DOCUMENTS = str(Path(__file__).with_name("tiny_task.py"))
-AGAIN = "all documents have been played {}; beginning again with the first"
+AGAIN = "round {} of the documents begins"
 
 
-def written(folder, texts, key="text"):
-    """A JSONL file, one row a text; ids count from 0."""
+def write_corpus(folder, texts, key="text"):
+    """Write a JSONL file with one row per text; ids count from 0."""
     file = folder / "corpus.jsonl"
     file.write_text("".join(json.dumps({"id": str(i), key: text}) + "\n" for i, text in enumerate(texts)))
     return str(file)
@@ -27,13 +27,13 @@ def written(folder, texts, key="text"):
 @pytest.fixture
 def source(tmp_path):
     """Seven documents, 0 to 6; 2 is too short to play."""
-    return written(tmp_path, ["too short" if i == 2 else f"document number {i} of this corpus" for i in range(7)])
+    return write_corpus(tmp_path, ["too short" if i == 2 else f"document number {i} of this corpus" for i in range(7)])
 
 
 def corpus(source, held_out=0, limit=None, **options):
-    """The corpus, and the list of what it says."""
-    said = []
-    return Corpus("summarization", source, held_out=held_out, limit=limit, say=said.append, **options), said
+    """Return the corpus, and the list of its messages."""
+    messages = []
+    return Corpus("summarization", source, held_out=held_out, limit=limit, say=messages.append, **options), messages
 
 
 def ids(documents, count):
@@ -48,51 +48,49 @@ def test_the_first_documents_are_held_out_and_never_trained_on(source):
 
 
 def test_documents_too_short_to_play_are_left_out_and_named(source):
-    made, said = corpus(source, held_out=3)
+    made, messages = corpus(source, held_out=3)
     assert [document.id for document in made.held_out] == ["0", "1", "3"]
     assert ids(made.training(), 3) == ["4", "5", "6"]
-    assert len(said) == 1
-    assert said[0].startswith("documents: 3 to train on, 3 held out, 1 too short to play left out (")
-    assert "corpus.jsonl:3: 2 words, at least 5 are needed" in said[0]
+    assert len(messages) == 1
+    assert messages[0].startswith("documents: 3 to train on, 3 held out, 1 too short to play left out (")
+    assert "corpus.jsonl:3: 2 words, at least 5 are needed" in messages[0]
 
 
 def test_nothing_is_said_of_short_documents_where_there_are_none(tmp_path):
-    _, said = corpus(written(tmp_path, ["one two three four five"] * 3), held_out=1)
-    assert said == ["documents: 2 to train on, 1 held out"]
+    _, messages = corpus(write_corpus(tmp_path, ["one two three four five"] * 3), held_out=1)
+    assert messages == ["documents: 2 to train on, 1 held out"]
 
 
 def test_a_new_round_begins_after_the_last_document_and_is_announced(source):
-    made, said = corpus(source)
-    del said[:]
+    made, messages = corpus(source)
+    del messages[:]
     documents = made.training()
     assert ids(documents, 6) == ["0", "1", "3", "4", "5", "6"]
-    assert said == []
+    assert messages == []
     assert next(documents).id == "0"
-    assert said == [AGAIN.format("once")]
+    assert messages == [AGAIN.format(2)]
     assert ids(documents, 12) == ["1", "3", "4", "5", "6", "0"] * 2
-    assert said == [AGAIN.format(times) for times in ("once", "twice", "3 times")]
+    assert messages == [AGAIN.format(number) for number in (2, 3, 4)]
 
 
-@pytest.mark.parametrize(
-    ("consumed", "said_at_once"), [(5, None), (6, "once"), (7, None), (11, None), (12, "twice"), (13, None)]
-)
-def test_a_resumed_run_says_only_of_the_round_that_it_begins_that_it_begins(source, consumed, said_at_once):
-    made, said = corpus(source)
-    del said[:]
+@pytest.mark.parametrize(("consumed", "announced"), [(5, None), (6, 2), (7, None), (11, None), (12, 3), (13, None)])
+def test_a_resumed_run_announces_only_the_rounds_that_it_begins(source, consumed, announced):
+    made, messages = corpus(source)
+    del messages[:]
     documents = made.training(consumed)
     next(documents)
-    assert said == ([AGAIN.format(said_at_once)] if said_at_once else [])
-    del said[:]
+    assert messages == ([AGAIN.format(announced)] if announced else [])
+    del messages[:]
     ids(documents, 6)
-    assert said == [AGAIN.format({0: "once", 1: "twice", 2: "3 times"}[consumed // 6])]
+    assert messages == [AGAIN.format(2 + consumed // 6)]
 
 
 def test_rounds_that_are_over_are_not_read_again(source, monkeypatch):
     made, _ = corpus(source)
     read, whole = [], made._read
 
-    def counted(skipped):
-        for document in whole(skipped):
+    def counted(*skipped):
+        for document in whole(*skipped):
             read.append(document.id)
             yield document
 
@@ -104,7 +102,7 @@ def test_rounds_that_are_over_are_not_read_again(source, monkeypatch):
 @given(consumed=st.integers(0, 30), held_out=st.integers(0, 5))
 @settings(deadline=None, max_examples=30)
 def test_a_resumed_run_gets_the_documents_it_would_have_got(consumed, held_out, tmp_path_factory):
-    source = written(tmp_path_factory.mktemp("corpus"), [f"document number {i} of this corpus" for i in range(6)])
+    source = write_corpus(tmp_path_factory.mktemp("corpus"), [f"document number {i} of this corpus" for i in range(6)])
     made, _ = corpus(source, held_out)
     whole = list(islice(made.training(), consumed + 9))
     again, _ = corpus(source, held_out)
@@ -119,9 +117,9 @@ def test_two_streams_of_one_corpus_do_not_disturb_each_other(source):
 
 
 def test_a_limit_keeps_the_first_documents_held_out_ones_among_them(source):
-    made, said = corpus(source, held_out=1, limit=3)
+    made, messages = corpus(source, held_out=1, limit=3)
     assert ids(made.training(), 4) == ["1", "3", "1", "3"]
-    assert said[0].startswith("documents: 2 to train on, 1 held out")
+    assert messages[0].startswith("documents: 2 to train on, 1 held out")
     assert ids(corpus(source, limit=100)[0].training(), 7) == ["0", "1", "3", "4", "5", "6", "0"]
 
 
@@ -138,7 +136,7 @@ def test_a_corpus_that_just_suffices_is_taken(source):
 
 
 def test_a_file_is_read_to_its_end_before_anything_is_played(tmp_path):
-    file = Path(written(tmp_path, ["one two three four five"] * 5))
+    file = Path(write_corpus(tmp_path, ["one two three four five"] * 5))
     file.write_text(file.read_text() + "{broken\n")
     with pytest.raises(ValueError, match=r"corpus.jsonl:6: not JSON"):
         corpus(str(file))
@@ -150,7 +148,7 @@ def test_a_file_is_read_to_its_end_before_anything_is_played(tmp_path):
 )
 def test_a_corpus_without_a_playable_document_is_refused(tmp_path, texts, message):
     with pytest.raises(ValueError, match=message):
-        corpus(written(tmp_path, texts))
+        corpus(write_corpus(tmp_path, texts))
 
 
 def test_a_corpus_that_is_not_there_is_refused():
@@ -159,7 +157,7 @@ def test_a_corpus_that_is_not_there_is_refused():
 
 
 def test_the_field_that_holds_the_text_can_be_named(tmp_path):
-    source = written(tmp_path, ["one two three four five"], key="body")
+    source = write_corpus(tmp_path, ["one two three four five"], key="body")
     assert ids(corpus(source, input_key="body")[0].training(), 1) == ["0"]
     with pytest.raises(ValueError, match=r"no field 'text'; the row has \['body', 'id'\]. Choose one with input_key"):
         corpus(source)
@@ -174,13 +172,13 @@ def test_a_folder_of_text_files_is_a_corpus(tmp_path):
 
 @pytest.mark.parametrize("task", task_names())
 def test_every_shipped_task_brings_documents_to_hold_out_and_to_train_on(task):
-    said = []
-    made = Corpus(task, None, held_out=2, say=said.append)
-    count = int(said[0].split()[1])
+    messages = []
+    made = Corpus(task, None, held_out=2, say=messages.append)
+    count = int(messages[0].split()[1])
     round_of = ids(made.training(), count)
     assert len(set(round_of)) == count >= 2
     assert not set(round_of) & {document.id for document in made.held_out}
-    assert said == [f"documents: {count} to train on, 2 held out"]
+    assert messages == [f"documents: {count} to train on, 2 held out"]
 
 
 def test_a_task_without_documents_asks_for_some():
@@ -194,10 +192,10 @@ def test_documents_given_go_before_the_tasks_own(source):
 
 def test_the_first_runs_abstracts_are_taken_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPYRL_CACHE", str(tmp_path))
-    Path(written(tmp_path, ["an abstract of five words"])).rename(tmp_path / "aclsum_abstracts.jsonl")
-    made, said = corpus(ABSTRACTS)
+    Path(write_corpus(tmp_path, ["an abstract of five words"])).rename(tmp_path / "aclsum_abstracts.jsonl")
+    made, messages = corpus(ABSTRACTS)
     assert ids(made.training(), 1) == ["0"]
-    assert said[0] == "documents: 1 to train on, 0 held out"
+    assert messages[0] == "documents: 1 to train on, 0 held out"
 
 
 def test_a_hubs_stream_is_read_no_further_than_needed(monkeypatch):
@@ -210,11 +208,11 @@ def test_a_hubs_stream_is_read_no_further_than_needed(monkeypatch):
             yield {"text": f"row {number} of an endless stream"}
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    made, said = corpus("some/set::train:text", held_out=2)
-    assert (read, said) == ([0, 1, 2], [])
+    made, messages = corpus("some/set::train:text", held_out=2)
+    assert (read, messages) == ([0, 1, 2], [])
     assert ids(made.training(), 2) == ["train-2", "train-3"]
-    assert said == []
+    assert messages == []
     assert ids(made.training(500), 2) == ["train-502", "train-503"]
-    assert said == ["reading past the first 500 documents of some/set::train:text"]
+    assert messages == ["reading past the first 500 documents of some/set::train:text"]
     assert ids(made.training(998), 2) == ["train-2", "train-3"], "its end is found on the way"
-    assert said[1:] == ["reading past the first 998 documents of some/set::train:text", AGAIN.format("once")]
+    assert messages[1:] == ["reading past the first 998 documents of some/set::train:text", AGAIN.format(2)]

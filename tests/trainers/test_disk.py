@@ -298,7 +298,7 @@ def test_a_checkpoint_without_a_config_is_a_run_that_is_not_begun_over(place, ru
     for name in ("config.json", "metrics.jsonl"):
         (run / name).unlink()
     with pytest.raises(ValueError, match="holds a run already"):
-        RunFolder(tiny_runs.config_of(place, place / "model"))
+        RunFolder(tiny_runs.config_of(place, place / "model").ckpt)
 
 
 def games(run):

@@ -14,7 +14,7 @@ from spy_env.records import from_json, to_json
 from tests.trainers.engines.counting_engine import CountingEngine, words
 from trainers.engines import Sampling
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 SENTENCE = "A bridge over the river was closed in spring. "
@@ -42,9 +42,9 @@ def fitted(text: str, tokens: Callable[[str], int], max_len: int):
     """A game dealt to fit, and what its players' replies of full length leave free in each stage."""
     reply = " ".join(["word"] * SAMPLING[Stage.PERFORMING].max_new_tokens)
     engine = CountingEngine(lambda prompt: reply, tokens)
-    seating = Seating(engine, SAMPLING, max_len)
-    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating.room)
-    (played,) = play_games([game], seating)
+    seating = SeatPolicies(engine, SAMPLING, max_len)
+    game = deal_to_fit(Document("d", text), "summarization", Rules(players=4), "run/1/0", None, seating.budget)
+    (played,) = rollout([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     longest = [max(tokens(request.prompt) for request in batch) for batch in engine.batches]
     return game, [
@@ -101,11 +101,11 @@ def test_with_a_real_tokenizer_all_prompts_and_replies_fit(tmp_path):
     text = " ".join(tiny_world.WORDS * 20)
     rules = Rules(players=4, document_words=120, mask_fraction=0.2)
     sampling = {Stage.PERFORMING: Sampling(4), Stage.DETECTION: Sampling(3)}
-    seating = Seating(engine, sampling, max_len=64)
+    seating = SeatPolicies(engine, sampling, max_len=64)
     dealt = [
-        deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating.room) for i in range(8)
+        deal_to_fit(Document("d", text), tiny_world.TASK, rules, f"run/1/{i}", None, seating.budget) for i in range(8)
     ]
-    for one in play_games(dealt, seating):
+    for one in rollout(dealt, seating):
         assert 20 < count_units(one.game.document.text) < 60
         for stage, replies in one.replies.items():
             assert all(len(reply.prompt_ids) + sampling[stage].max_new_tokens <= 64 for reply in replies.values())
@@ -117,12 +117,14 @@ def says_too_much(prompt: str) -> str:
 
 def test_where_the_ballot_is_longer_than_allowed_for_the_document_is_cut_in_the_vote_prompts_only():
     engine = CountingEngine(says_too_much)
-    seating = Seating(engine, SAMPLING, max_len=900)
+    seating = SeatPolicies(engine, SAMPLING, max_len=900)
     dealt = [
-        deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating.room)
+        deal_to_fit(
+            Document("d", SENTENCE * 200), "summarization", Rules(players=4), f"run/1/{i}", None, seating.budget
+        )
         for i in range(3)
     ]
-    played = play_games(dealt, seating)
+    played = rollout(dealt, seating)
     asked_to_vote = {request.seed: request.prompt for request in engine.batches[1]}
     for one, before in zip(played, dealt, strict=True):
         game = from_json(to_json(one.game))
@@ -139,9 +141,9 @@ def test_where_the_ballot_alone_is_too_long_performances_are_cut_on_it_and_nothi
     engine = CountingEngine(
         lambda prompt: r"\boxed{2}" if read_results(prompt) else next(says), tokens=lambda text: len(text) // 4
     )
-    seating = Seating(engine, SAMPLING, max_len=900)
+    seating = SeatPolicies(engine, SAMPLING, max_len=900)
     game = deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")
-    (played,) = play_games([game], seating)
+    (played,) = rollout([game], seating)
     game = from_json(to_json(played.game))
     assert [game.performances()[seat].text for seat in game.players] == [text.strip() for text in texts]
     votes = observe(game, Stage.DETECTION)
@@ -157,9 +159,9 @@ def test_where_the_ballot_alone_is_too_long_performances_are_cut_on_it_and_nothi
 
 
 def test_a_room_too_small_for_any_ballot_is_an_error_that_names_the_game():
-    seating = Seating(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=100)
+    seating = SeatPolicies(CountingEngine(lambda prompt: "bridge " * 1000), SAMPLING, max_len=100)
     with pytest.raises(ValueError, match=r"game run/1/0: prompts to vote leave no room for a ballot; raise max_len"):
-        play_games([deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")], seating)
+        rollout([deal(Document("d", SENTENCE), "summarization", Rules(players=4), "run/1/0")], seating)
 
 
 def test_without_a_limit_nothing_is_cut():
@@ -169,9 +171,9 @@ def test_without_a_limit_nothing_is_cut():
         Rules(),
         "run/1/0",
         None,
-        Seating(CountingEngine(), SAMPLING).room,
+        SeatPolicies(CountingEngine(), SAMPLING).budget,
     )
-    (played,) = play_games([game], Seating(CountingEngine(says_too_much), SAMPLING))
+    (played,) = rollout([game], SeatPolicies(CountingEngine(says_too_much), SAMPLING))
     assert count_units(played.game.document.text) == 200 * count_units(SENTENCE)
     assert played.game.detection_words is None
 
@@ -190,9 +192,11 @@ def test_prompts_fit_every_engine_at_the_table_with_a_ballot_of_what_the_tersest
     allowed = " ".join(["word"] * (40 if spies_count is half_a_word else 20))
     learner = CountingEngine(lambda prompt: allowed, words)
     spy = CountingEngine(lambda prompt: allowed, spies_count)
-    seating = Seating(learner, sampling, 1200, {"spy": spy})
-    game = deal_to_fit(Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating.room)
-    (played,) = play_games([game], seating)
+    seating = SeatPolicies(learner, sampling, 1200, {"spy": spy})
+    game = deal_to_fit(
+        Document("d", SENTENCE * 200), "summarization", Rules(players=4), "run/1/0", None, seating.budget
+    )
+    (played,) = rollout([game], seating)
     assert played.game.detection_words is None, "a ballot of full length was not allowed for"
     free = [
         1200 - count(prompt) - sampling[stage].max_new_tokens

@@ -12,7 +12,7 @@ from spy_env import Document, Rules, Stage, deal
 from spy_env.records import to_json
 from tests.trainers.engines.counting_engine import CountingEngine
 from trainers.engines import Reply, Request, Sampling
-from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
+from trainers.rollout import RETRIES, GamesFailedError, SeatPolicies, rollout
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 SENTENCE = "A bridge over the river was closed in spring. "
@@ -32,7 +32,7 @@ def sitting(requests: Sequence[Request]) -> set[str]:
 
 def test_all_games_advance_together_in_one_batch_a_stage():
     engine = CountingEngine()
-    played = play_games(games(6), Seating(engine, SAMPLING))
+    played = rollout(games(6), SeatPolicies(engine, SAMPLING))
     assert [one.game.seed for one in played] == [f"run/1/{i}" for i in range(6)]
     assert [len(batch) for batch in engine.batches] == [6 * 4, 6 * 4]
     assert [{request.sampling for request in batch} for batch in engine.batches] == [{s} for s in SAMPLING.values()]
@@ -41,7 +41,7 @@ def test_all_games_advance_together_in_one_batch_a_stage():
 
 def test_every_request_has_chance_of_its_own():
     engine = CountingEngine()
-    play_games(games(6), Seating(engine, SAMPLING))
+    rollout(games(6), SeatPolicies(engine, SAMPLING))
     assert set(engine.asked.values()) == {1}
     assert len(engine.asked) == 2 * 6 * 4
 
@@ -51,7 +51,7 @@ def test_a_reply_stands_in_the_record_as_the_engine_gave_it():
         def one(self, request):
             return Reply("2}", r"\boxed{", True, (1, 2), (3,), (-0.5,))
 
-    (played,) = play_games(games(1), Seating(Prefilling(), SAMPLING))
+    (played,) = rollout(games(1), SeatPolicies(Prefilling(), SAMPLING))
     assert set(played.game.replies[Stage.DETECTION].values()) == {("2}", r"\boxed{", True)}
     assert set(played.game.votes().values()) == {"player_2"}
     assert played.replies[Stage.DETECTION]["player_1"] == Reply("2}", r"\boxed{", True, (1, 2), (3,), (-0.5,))
@@ -61,7 +61,7 @@ def test_each_seat_is_played_by_its_own_engine_in_one_batch_a_stage():
     learner, opponent, jury = CountingEngine(), CountingEngine(), CountingEngine()
     others = {"player_2": opponent, "player_3": opponent, "referee_1": jury}
     rules = Rules(players=4, voters="referees", referees=2)
-    play_games(games(5, rules), Seating(learner, SAMPLING, others=others))
+    rollout(games(5, rules), SeatPolicies(learner, SAMPLING, others=others))
     assert [(len(batch), sitting(batch)) for batch in learner.batches] == [
         (10, {"player_1", "player_4"}),
         (5, {"referee_2"}),
@@ -78,7 +78,8 @@ def test_a_game_that_failed_is_played_again_from_the_same_deal(stage, times_fail
 
     stumbling, steady = CountingEngine(fails=fails), CountingEngine()
     after_trouble, undisturbed = (
-        [to_json(one.game) for one in play_games(games(4), Seating(engine, SAMPLING))] for engine in (stumbling, steady)
+        [to_json(one.game) for one in rollout(games(4), SeatPolicies(engine, SAMPLING))]
+        for engine in (stumbling, steady)
     )
     assert after_trouble == undisturbed
     again = Counter(seed.split("/")[2] for seed, times in stumbling.asked.items() if times > 1)
@@ -91,7 +92,7 @@ def test_a_game_is_given_up_after_two_more_tries_and_named():
     with pytest.raises(
         GamesFailedError, match=r"1 game.* in 3 tries: game run/1/1: player_1 in stage detection: the cable"
     ):
-        play_games(games(3), Seating(engine, SAMPLING))
+        rollout(games(3), SeatPolicies(engine, SAMPLING))
     assert max(engine.asked.values()) == 1 + RETRIES
 
 
@@ -105,7 +106,7 @@ def test_what_failed_is_told_whole_to_another_process():
 def test_games_fail_one_by_one_where_somebody_is_told():
     engine = CountingEngine(fails=lambda request, _: request.seed.split("/")[2] in "13")
     told = []
-    played = play_games(games(5), Seating(engine, SAMPLING), on_failure=lambda game, reason: told.append(game.seed))
+    played = rollout(games(5), SeatPolicies(engine, SAMPLING), on_failure=lambda game, reason: told.append(game.seed))
     assert [one.game.seed for one in played] == ["run/1/0", "run/1/2", "run/1/4"]
     assert told == ["run/1/1", "run/1/3"]
 
@@ -117,7 +118,7 @@ def test_a_role_is_played_by_its_own_engine_wherever_it_sits_and_a_seat_goes_bef
     sits = {game.seed: game.spy for game in dealt}
     assert len(set(sits.values())) > 1, "the spy's seat is drawn for each game"
     others = {"spy": spies, "referee": jury, "player_1": guest}
-    play_games(dealt, Seating(learner, SAMPLING, others=others))
+    rollout(dealt, SeatPolicies(learner, SAMPLING, others=others))
     asked = {
         name: {tuple(request.seed.rsplit("/", 2)[::2]) for batch in engine.batches for request in batch}
         for name, engine in {"learner": learner, "spies": spies, "jury": jury, "guest": guest}.items()

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tests.trainers import tiny_world
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.display import Display
 from trainers.embedded.loop import Result, train
 from trainers.settings import from_dict
@@ -31,7 +31,8 @@ def settings(place: Path, model: Path, output: str = "run", **groups: dict[str, 
     if not documents.exists():
         write_corpus(documents)
     rows: dict[str, dict[str, Any]] = {
-        "game": {"task": tiny_world.TASK, "players": 4, "schedule": "cycle", "cycle": [2, 1], "unreadable": -1.0},
+        "game": {"task": tiny_world.TASK, "players": 4, "unreadable": -1.0},
+        "algo": {"schedule": "cycle", "cycle": [2, 1]},
         "actor": {"model_name_or_path": str(model), "adam": {"lr": 1e-3}},
         "rollout": {"batch_size": A_STEP, "n_samples_per_prompt": 4, "max_new_tokens": 4},
         "train": {"iterations": 6, "micro_batch_size": 100},

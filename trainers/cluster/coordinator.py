@@ -1,7 +1,7 @@
-"""The director of a run: counts the rows that are played, decides the stage, and keeps the records.
+"""The coordinator of a run: counts the rows that are played, decides the stage, and keeps the records.
 
-A trainer tells whoever makes its samples no stage. Whole batches of rows make iterations, and an iteration is one of the
-trainer's global steps. Plain Python; ``director_actor`` puts it into the cluster.
+A trainer doesn't name a stage when it asks for a sample. Whole batches of rows make iterations, and an iteration is one
+of the trainer's global steps. Plain Python; ``coordinator_actor`` puts it into the cluster.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from trainers.curriculum import Curriculum
 from trainers.metrics import curriculum_metrics, game_metrics, measure, sample_metrics
 from trainers.run_folder import LOGS, append_line, cut_after, games_file, step_named, write_games_anew
 from trainers.samples import Sample
+from trainers.settings import refuse_changes
 
-STATES = "director"  # the folder of the curricula after each iteration
+STATES = "coordinator"  # the folder of the curricula after each iteration
 
 
-class Direction(Protocol):
-    """What a table asks of the director, from wherever it is."""
+class Assigned(NamedTuple):
+    """The iteration that a row is played for, and the curriculum that decides its stage."""
+
+    iteration: int
+    curriculum: Curriculum
+
+
+class CoordinatorClient(Protocol):
+    """The coordinator as an engine's process reaches it; see the methods of ``Coordinator``."""
 
     async def begin(self, seed: str) -> Assigned: ...
 
@@ -37,29 +45,17 @@ class Direction(Protocol):
     async def evaluated(self, seed: str, games: Sequence[Game]) -> None: ...
 
 
-class Assigned(NamedTuple):
-    """What a row is played for."""
-
-    iteration: int
-    curriculum: Curriculum
-
-
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A training row of the open iteration: the engine that plays it, and its games and samples once they are over."""
+class StartedRow:
+    """A training row of the open iteration: the engine that plays it; its games and samples once they are over."""
 
     engine: str
     games: tuple[Game, ...] = ()
     samples: tuple[Sample, ...] = ()
 
-    @property
-    def over(self) -> bool:
-        """Whether its games are."""
-        return bool(self.games)
 
-
-class Director:
-    """Holds the curriculum of one run. Nothing that a row's engine did counts before all of the row is over."""
+class Coordinator:
+    """Holds the curriculum of one run. A row counts when all of its games are over, and not before."""
 
     def __init__(self, run: RunSettings) -> None:
         """Begin a run, or go on from the step that the trainer's last checkpoint names.
@@ -70,20 +66,20 @@ class Director:
         self.run = run
         self._folder = Path(run.folder)
         self._states = self._folder / STATES
-        self.iteration, self.curriculum = _beginning(run, self._folder, self._states)
+        self.iteration, self.curriculum = _first_iteration(run, self._folder, self._states)
         for folder in (self._states, self._folder / "games"):
             folder.mkdir(parents=True, exist_ok=True)
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, StartedRow] = {}
         self._evaluated: dict[str, tuple[Game, ...]] = {}
         self._began = time.monotonic()
 
     def engine_of(self, seed: str) -> str | None:
-        """The engine that plays or played a row in the open iteration; None for a row that hasn't come."""
+        """Return the engine that plays or played a row in the open iteration; None for a row that hasn't come."""
         row = self._rows.get(seed)
         return row.engine if row else None
 
     def begin(self, seed: str, engine: str) -> Assigned:
-        """Count a row, and say what it is played for. A row whose engine died or gave it up begins again, counted once.
+        """Count a row, and return its iteration. A row whose engine died or gave it up begins again, counted once.
 
         Raises:
             ValueError: the iteration has all its rows, and some are still played: the count doesn't close.
@@ -91,20 +87,20 @@ class Director:
         if not self._rows:
             self._began = time.monotonic()
         if seed not in self._rows and len(self._rows) == self.run.batch_size:
-            missing = [name for name, row in self._rows.items() if not row.over]
+            unfinished = [name for name, row in self._rows.items() if not row.games]
             raise ValueError(
-                f"row {seed!r} came while iteration {self.iteration} still plays {missing[:5]} ({len(missing)} of its "
+                f"row {seed!r} came while iteration {self.iteration} still plays {unfinished[:5]} ({len(unfinished)} of its "
                 f"{self.run.batch_size} rows): the trainer must play batches of {self.run.batch_size} rows "
                 "(--rollout.batch_size), without --algo.dynamic_filtering_enable and --rollout.vllm_generate_batch_size "
-                "(verl: data.train_batch_size, trainer.v1.trainer_mode=sync); rows that it drops are missing, too"
+                "(verl: data.train_batch_size, trainer.v1.trainer_mode=sync), and drop none of them"
             )
-        self._rows[seed] = Row(engine)
+        self._rows[seed] = StartedRow(engine)
         return Assigned(self.iteration, self.curriculum)
 
     def give_up(self, seed: str, engine: str) -> None:
-        """An engine could not play a row to its end; it may begin again."""
+        """Let a row begin again that an engine could not play to its end."""
         if self.engine_of(seed) == engine:
-            self._rows[seed] = Row("")
+            self._rows[seed] = StartedRow("")
 
     def finish(self, seed: str, engine: str, games: Sequence[Game], samples: Sequence[Sample]) -> None:
         """Take a row's games. With the last row of an iteration the curriculum moves and everything is written.
@@ -113,27 +109,28 @@ class Director:
             ValueError: another engine plays this row by now, so these games don't count.
             NotWrittenError: the disk refuses.
         """
-        if self.engine_of(seed) != engine or self._rows[seed].over:
+        if self.engine_of(seed) != engine or self._rows[seed].games:
             raise ValueError(f"row {seed!r} isn't played by engine {engine} in iteration {self.iteration}; not counted")
-        self._rows[seed] = Row(engine, tuple(games), tuple(samples))
-        if len(self._rows) == self.run.batch_size and all(row.over for row in self._rows.values()):
+        self._rows[seed] = StartedRow(engine, tuple(games), tuple(samples))
+        if len(self._rows) == self.run.batch_size and all(row.games for row in self._rows.values()):
             self._close()
 
     def evaluated(self, seed: str, games: Sequence[Game]) -> None:
-        """Take the games of an evaluation row. With the last of them a point of the curves is written."""
+        """Take the games of an evaluation row. With the last row a point of the curves is written."""
         self._evaluated[seed] = tuple(games)
         if len(self._evaluated) < self.run.eval_rows:
             return
         step = self.iteration - 1
-        everything = [game for seed in sorted(self._evaluated) for game in self._evaluated[seed]]  # whoever came first
+        held_out = [
+            game for seed in sorted(self._evaluated) for game in self._evaluated[seed]
+        ]  # rows come in any order
         self._evaluated = {}
-        write_games_anew(games_file(self._folder, step, "eval"), everything)
-        measured = measure(everything, self.run.start.rewards)
-        values = {name: estimate.value for name, estimate in measured.items()}
+        write_games_anew(games_file(self._folder, step, "eval"), held_out)
+        values = {name: estimate.value for name, estimate in measure(held_out, self.run.start.rewards).items()}
         append_line(self._folder / "evaluations.jsonl", {"step": step, **values})
 
     def _close(self) -> None:
-        """Move the curriculum and write what the iteration came to; its state last, so that it stands for all."""
+        """Move the curriculum and write the iteration's games, metrics and state; the state last, as proof of the others."""
         step, trained = self.iteration, self.curriculum.stage
         games = [game for row in self._rows.values() for game in row.games]
         samples = [sample for row in self._rows.values() for sample in row.samples]
@@ -148,12 +145,12 @@ class Director:
 
 
 def state_file(states: Path, step: int) -> Path:
-    """The curriculum after an iteration."""
+    """Return the file of the curriculum after an iteration."""
     return states / f"step_{step:06d}.json"
 
 
-def _beginning(run: RunSettings, folder: Path, states: Path) -> tuple[int, Curriculum]:
-    """The first iteration to play and its curriculum; of a resumed run, what came after its checkpoint is cut."""
+def _first_iteration(run: RunSettings, folder: Path, states: Path) -> tuple[int, Curriculum]:
+    """Return the first iteration to play and its curriculum; what a resumed run wrote after its checkpoint is cut."""
     step = _checkpoint_step(Path(run.checkpoints)) if run.resume else 0
     written = [name for name in LOGS if (folder / name).exists()]
     if written and not run.resume:
@@ -168,44 +165,39 @@ def _beginning(run: RunSettings, folder: Path, states: Path) -> tuple[int, Curri
     return step + 1, curriculum
 
 
-_LATEST = {  # where a trainer names its last checkpoint: how, and what to say of another name
+_LATEST = {  # the file that names a trainer's last checkpoint, the pattern of the name, and that pattern in words
     Path("_actor", "latest"): (re.compile(r"global_step(\d+)"), "global_stepN"),  # DeepSpeed, for OpenRLHF
     Path("latest_checkpointed_iteration.txt"): (re.compile(r"(\d+)"), "a step"),  # verl
 }
 
 
 def _checkpoint_step(checkpoints: Path) -> int:
-    """The global step of the trainer's last checkpoint; 0 where there is none yet."""
-    for name, (pattern, wanted) in _LATEST.items():
-        if (latest := checkpoints / name).exists():
-            tag = latest.read_text(encoding="utf-8").strip()
-            if not (named := pattern.fullmatch(tag)):
+    """Return the global step of the trainer's last checkpoint; 0 where there is none yet."""
+    for file, (pattern, form) in _LATEST.items():
+        if (latest := checkpoints / file).exists():
+            name = latest.read_text(encoding="utf-8").strip()
+            if not (step := pattern.fullmatch(name)):
                 raise ValueError(
-                    f"{latest} names {tag!r}, not {wanted}; resume from a checkpoint that was saved after a step"
+                    f"{latest} names {name!r}, not {form}; resume from a checkpoint that was saved after a step"
                 )
-            return int(named[1])
+            return int(step[1])
     return 0
 
 
 def _saved(run: RunSettings, file: Path) -> Curriculum:
-    """The curriculum that a state file holds.
+    """Return the curriculum in a state file.
 
     Raises:
-        ValueError: it isn't there or can't be read, or the run had other settings.
+        ValueError: the file isn't there or can't be read, or the run had other settings.
     """
     try:
         row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         curriculum, then = Curriculum.from_json(json.dumps(row["curriculum"])), row["settings"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"the director's state {file} can't be read ({error!r}), and the trainer's checkpoint needs it; name an older "
+            f"the coordinator's state {file} can't be read ({error!r}), and the trainer's checkpoint needs it; name an older "
             "checkpoint there whose state is here, or begin a new run in another --ckpt.output_dir"
         ) from error
     now = settings_row(run)
-    for name in now:
-        if then.get(name) != now[name]:
-            raise ValueError(
-                f"{file} was made with {name} {then.get(name)}, and now it is {now[name]}; resume with the same, or begin a "
-                "new run in another --ckpt.output_dir"
-            )
+    refuse_changes(now, {name: then.get(name) for name in now}, now, str(file))
     return curriculum

@@ -1,244 +1,183 @@
-"""The calls of a row meet, their games are played, and each call leaves with its sample, as its trainer takes it."""
+"""The calls of a prompt row meet, their games are played, and each call leaves with its sample, as its trainer takes it.
+
+A trainer that asks for one sample per call makes as many calls of a row as its games have seats.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from spy_env import Game, RewardRules, Stage
-from trainers.cluster.coordinator import Assigned, Direction
-from trainers.cluster.prompt_rows import EVAL, Invitation, Place, RunSettings, deal_games, places_of
-from trainers.engines import Failed, Reader, Reply, Request, Sampling
-from trainers.prompt_budget import Room
-from trainers.rollout import RETRIES, STAGES, GamesFailedError, Played, advance, ready_for, requests_of
+from spy_env import RewardRules, Stage
+from trainers.cluster.coordinator import Assigned, CoordinatorClient
+from trainers.cluster.prompt_rows import EVAL, PromptRow, RunSettings, Slot, deal_games, hits_of, slots_of
+from trainers.prompt_budget import PromptBudget
+from trainers.rollout import Played, play_game, together
 from trainers.samples import samples_of
 
+if TYPE_CHECKING:  # it needs torch
+    from trainers.cluster.called_engine import CalledEngine
+
+MEETING_S = 60.0  # our choice: trainers make a row's calls in one go
 T = TypeVar("T")
-Generate = Callable[[Request], Awaitable[Reply | Failed]]
-"""One reply from an engine that batches by itself what is asked at the same time."""
+AnswerOf = Callable[[Played, Slot, float, RewardRules], T]
+"""A slot's reply as a trainer takes it, with the number to train on: its advantage, or in evaluations the game's hits."""
 
 
-class Table(Generic[T]):
-    """Where the calls of one prompt meet. ``play`` makes a result for each, in the order in which they came.
+class GroupRollout(Generic[T]):
+    """The rows that are played in one process. Not safe between threads: all calls come in one event loop."""
 
-    What ``play`` raises, every call raises. When no call is left waiting (all were cancelled), the play is cancelled.
+    def __init__(
+        self, find_coordinator: Callable[[RunSettings], Awaitable[CoordinatorClient]], answer_of: AnswerOf[T]
+    ) -> None:
+        """``find_coordinator`` is called with the settings of the first row."""
+        self._find_coordinator, self._answer_of = find_coordinator, answer_of
+        self._coordinator: asyncio.Future[CoordinatorClient] | None = None
+        self._meetings: dict[str, Meeting[T]] = {}
+        self._dealing = asyncio.Lock()
+
+    async def join(self, text: str, arrive: Callable[[], tuple[PromptRow, CalledEngine]], step: int | None = None) -> T:
+        """Return one sample of a row: the k-th call that comes gets the k-th slot.
+
+        ``arrive`` is called for the first of a row's calls and returns the row and the engine that plays it. ``step`` is
+        the trainer's, where it names one.
+
+        Raises:
+            ValueError: the row or the trainer's settings are not those of a prepared run.
+            TimeoutError, GamesFailedError: the row could not be played; every call of it raises this.
+        """
+        # A trainer makes a row's calls in one go, so an open meeting under this text is this row's.
+        meeting = self._meetings.get(text)
+        if meeting is None or not meeting.open:
+            row, engine = arrive()
+            meeting = Meeting(row.samples, partial(self._play, row, engine, step), MEETING_S)
+            self._meetings[text] = meeting
+        try:
+            return await meeting.join()
+        finally:
+            # The last call to leave clears the place, unless the row has come again meanwhile.
+            if self._meetings.get(text) is meeting and not meeting.open:
+                del self._meetings[text]
+
+    async def _play(self, row: PromptRow, engine: CalledEngine, step: int | None) -> list[T]:
+        """Return the samples of a row, one per call."""
+        coordinator = await self._joined(row.run)
+        # An evaluation row belongs to no iteration.
+        if row.split == EVAL:
+            return await self._evaluate(row, engine, coordinator)
+        # A training row is counted before it is played, and the coordinator decides its stage.
+        assigned = await coordinator.begin(row.seed)
+        try:
+            if step is not None and step != assigned.iteration:
+                raise ValueError(
+                    f"the trainer is at step {step} and the coordinator at iteration {assigned.iteration}: rows of an "
+                    "iteration were dropped, or the trainer resumed from another checkpoint than its folder names last"
+                )
+            return await self._train(row, engine, coordinator, assigned)
+        except BaseException:
+            # The row may begin again. Whatever happens here, the calls raise the first error.
+            with contextlib.suppress(Exception):
+                await coordinator.give_up(row.seed)
+            raise
+
+    async def _joined(self, run: RunSettings) -> CoordinatorClient:
+        """Find the coordinator once, however many rows ask at a time; after an error the next row asks again."""
+        if self._coordinator is None or (self._coordinator.done() and self._coordinator.exception()):
+            self._coordinator = asyncio.ensure_future(self._find_coordinator(run))
+        return await asyncio.shield(self._coordinator)  # a row that is cancelled doesn't end the others' search
+
+    async def _train(
+        self, row: PromptRow, engine: CalledEngine, coordinator: CoordinatorClient, assigned: Assigned
+    ) -> list[T]:
+        # Play all games of the row to their end.
+        curriculum = assigned.curriculum
+        played = await self._played(row, assigned.iteration, curriculum.stage, engine)
+        games = [one.game for one in played]
+        # One sample per call: advantages by (game, seat) of the trained replies, 0 for the others.
+        advantages = curriculum.advantages(games, curriculum.stage)
+        samples = [
+            self._answer_of(
+                played[slot.game], slot, advantages.get((games[slot.game].seed, slot.seat), 0.0), curriculum.rewards
+            )
+            for slot in slots_of(games, curriculum.stage, row.samples)
+        ]
+        # The row counts from here on. The coordinator's metrics need neither prompts nor log-probabilities.
+        trained = samples_of(played, curriculum.stage, curriculum.rewards)
+        await coordinator.finish(row.seed, games, [replace(sample, prompt_ids=(), logprobs=()) for sample in trained])
+        return samples
+
+    async def _evaluate(self, row: PromptRow, engine: CalledEngine, coordinator: CoordinatorClient) -> list[T]:
+        played = await self._played(row, 0, None, engine)
+        games = [one.game for one in played]
+        await coordinator.evaluated(row.seed, games)
+        return [
+            self._answer_of(played[slot.game], slot, hits_of(games[slot.game]), row.run.start.rewards)
+            for slot in slots_of(games, None, row.samples)
+        ]
+
+    async def _played(self, row: PromptRow, iteration: int, stage: Stage | None, engine: CalledEngine) -> list[Played]:
+        budget = PromptBudget([engine], row.run.sampling, row.run.max_len)
+        # Long documents take a while to fit: one row deals at a time, in a thread, while the engine plays the rows before.
+        async with self._dealing:
+            games = await asyncio.to_thread(deal_games, row, iteration, stage, budget)
+        # No game waits for another; one that can't be played ends the others.
+        return await together(play_game(game, budget, engine.generate) for game in games)
+
+
+class Meeting(Generic[T]):
+    """Where the calls of one row meet. ``play`` makes a result for each, in the order in which they came.
+
+    An error of ``play`` is raised by every call. When no call is left waiting (all were cancelled), the play is cancelled.
     """
 
-    def __init__(self, places: int, play: Callable[[], Awaitable[Sequence[T]]], patience_s: float) -> None:
-        """A table for ``places`` calls that waits at most ``patience_s`` seconds from the first to the last of them."""
-        self._places, self._play, self._patience = places, play, patience_s
-        self._taken, self._waiting, self._left = 0, 0, False
+    def __init__(self, calls: int, play: Callable[[], Awaitable[Sequence[T]]], patience_s: float) -> None:
+        """Wait for ``calls`` calls, at most ``patience_s`` seconds from the first to the last of them."""
+        self._calls, self._play, self._patience = calls, play, patience_s
+        self._come, self._waiting, self._left = 0, 0, False
         self._all_here = asyncio.Event()
-        self._played: asyncio.Task[Sequence[T]] = asyncio.create_task(self._meet_and_play())
+        self._results: asyncio.Task[Sequence[T]] = asyncio.create_task(self._meet_and_play())
 
     @property
     def open(self) -> bool:
-        """Whether another call can take a place."""
-        return self._taken < self._places and not self._left and not self._played.done()
+        """Whether another call can join."""
+        return self._come < self._calls and not self._left and not self._results.done()
 
     async def join(self) -> T:
-        """Take the next place and wait for its result.
+        """Join as the next call, and wait for its result.
 
         Raises:
             TimeoutError: not all came in time.
-            RuntimeError: no place is free, or all that were taken have been left.
+            RuntimeError: all calls have come, or all that came have left.
         """
         if not self.open:
-            raise RuntimeError(f"all {self._places} places of the table are taken, or it has been left")
-        place, self._taken = self._taken, self._taken + 1
-        if self._taken == self._places:
+            raise RuntimeError(f"all {self._calls} calls have come, or all that came have left")
+        # The order of coming is the order of results.
+        number, self._come = self._come, self._come + 1
+        if self._come == self._calls:
             self._all_here.set()
+        # The play is shared: a cancelled call leaves it running for the others, and the last to leave ends it.
         self._waiting += 1
         try:
-            return (await asyncio.shield(self._played))[place]
+            return (await asyncio.shield(self._results))[number]
         finally:
             self._waiting -= 1
             if not self._waiting:
                 self._left = True
-                self._played.cancel()  # does nothing where it is over
+                self._results.cancel()  # does nothing where it is over
 
     async def _meet_and_play(self) -> Sequence[T]:
         try:
             await asyncio.wait_for(self._all_here.wait(), self._patience)
         except TimeoutError:
             raise TimeoutError(
-                f"{self._taken} of the {self._places} calls that play together came within {self._patience:g} s; the trainer "
-                f"must ask for {self._places} samples of this prompt at once"
+                f"{self._come} of the {self._calls} calls that play together came within {self._patience:g} s; the trainer "
+                f"must ask for {self._calls} samples of this prompt at once"
             ) from None
         results = await self._play()
-        if len(results) != self._places:
-            raise RuntimeError(f"{len(results)} results for {self._places} calls")
+        if len(results) != self._calls:
+            raise RuntimeError(f"{len(results)} results for {self._calls} calls")
         return results
-
-
-async def play_games(games: Sequence[Game], room: Room, generate: Generate) -> list[Played]:
-    """Play dealt games to their end, each in two waves: all performances at once, then all votes.
-
-    No game waits for another. One that the infrastructure fails is played again from the same deal, ``RETRIES`` times
-    at most.
-
-    Raises:
-        GamesFailedError: a game failed too often; the others are then given up.
-    """
-    return await together(play_game(game, room, generate) for game in games)
-
-
-async def play_game(game: Game, room: Room, generate: Generate) -> Played:
-    """Play one dealt game to its end.
-
-    Raises:
-        GamesFailedError: the infrastructure failed it too often.
-    """
-    reason = ""
-    for _ in range(1 + RETRIES):
-        result = await _play_once(game, room, generate)
-        if isinstance(result, Played):
-            return result
-        reason = result.reason
-    raise GamesFailedError([(game, reason)])
-
-
-async def _play_once(game: Game, room: Room, generate: Generate) -> Played | Failed:
-    played = Played(game, {})
-    for stage in STAGES:
-        ready = ready_for(played, stage, room)
-        after = advance(ready, stage, await _wave(ready.game, stage, room.sampling, generate))
-        if isinstance(after, Failed):
-            return after
-        played = after
-    return played
-
-
-async def _wave(
-    game: Game, stage: Stage, sampling: Mapping[Stage, Sampling], generate: Generate
-) -> dict[str, Reply | Failed]:
-    requests = requests_of(game, stage, sampling[stage])
-    return dict(zip(requests, await together(_asked(generate, request) for request in requests.values()), strict=True))
-
-
-async def _asked(generate: Generate, request: Request) -> Reply | Failed:
-    return await generate(request)
-
-
-async def together(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of all, in order. The first that raises ends the others, and so does being cancelled."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-MEETING_S = 60.0  # our choice: trainers make a row's calls in one go
-
-
-class CalledEngine(Reader, Protocol):
-    """An engine that is asked for one reply at a time, and batches by itself."""
-
-    async def generate(self, request: Request) -> Reply | Failed:
-        """One reply."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answers(Generic[T]):
-    """How a trainer takes a sample: ``trained`` is given the finished advantage."""
-
-    trained: Callable[[Played, Place, float, RewardRules], T]
-    evaluated: Callable[[Played, Place, RewardRules], T]
-
-
-class Host(Generic[T]):
-    """The tables of one process. Not safe between threads: all calls come in one event loop."""
-
-    def __init__(self, direction_of: Callable[[RunSettings], Awaitable[Direction]], answers: Answers[T]) -> None:
-        """``direction_of`` finds the director of a run."""
-        self._direction_of, self._answers = direction_of, answers
-        self._direction: asyncio.Task[Direction] | None = None
-        self._filling: dict[str, Table[T]] = {}
-        self._dealing = asyncio.Lock()
-
-    async def join(
-        self, text: str, arrive: Callable[[], tuple[Invitation, CalledEngine]], step: int | None = None
-    ) -> T:
-        """One sample of a row: the k-th call that comes gets the k-th place.
-
-        ``arrive`` is called for the first of a row's calls: what its text says, and the engine that plays. ``step`` is the
-        trainer's, where it tells.
-
-        Raises:
-            ValueError: the row or the trainer's settings are not those of a prepared run.
-            TimeoutError, GamesFailedError: the row could not be played; all of its calls are told.
-        """
-        table = self._filling.get(text)  # a trainer makes a row's calls in one go, so no other row's come between them
-        if table is None or not table.open:
-            invitation, engine = arrive()
-            table = Table(invitation.samples, partial(self._play, invitation, engine, step), MEETING_S)
-            self._filling[text] = table
-        try:
-            return await table.join()
-        finally:
-            if self._filling.get(text) is table and not table.open:
-                del self._filling[text]
-
-    async def _play(self, invitation: Invitation, engine: CalledEngine, step: int | None) -> list[T]:
-        direction = await self._joined(invitation.run)
-        if invitation.split == EVAL:
-            return await self._evaluate(invitation, engine, direction)
-        assigned = await direction.begin(invitation.seed)
-        try:
-            if step is not None and step != assigned.iteration:
-                raise ValueError(
-                    f"the trainer is at step {step} and the director at iteration {assigned.iteration}: rows of an iteration "
-                    "were dropped, or the trainer resumed from another checkpoint than its folder names last"
-                )
-            return await self._train(invitation, engine, direction, assigned)
-        except BaseException:
-            with contextlib.suppress(Exception):  # what went wrong first is what the calls are told
-                await direction.give_up(invitation.seed)
-            raise
-
-    async def _joined(self, run: RunSettings) -> Direction:
-        """The director, found once however many tables ask at a time; where it wasn't, the next asks again."""
-        if self._direction is None or (self._direction.done() and self._direction.exception()):
-            self._direction = asyncio.ensure_future(self._direction_of(run))
-        return await asyncio.shield(self._direction)
-
-    async def _train(
-        self, invitation: Invitation, engine: CalledEngine, direction: Direction, assigned: Assigned
-    ) -> list[T]:
-        curriculum = assigned.curriculum
-        played = await self._played(invitation, assigned.iteration, curriculum.stage, engine)
-        games = [one.game for one in played]
-        worth = curriculum.advantages(games, curriculum.stage)
-        answers = [
-            self._answers.trained(
-                played[place.game], place, worth.get((games[place.game].seed, place.seat), 0.0), curriculum.rewards
-            )
-            for place in places_of(games, curriculum.stage, invitation.samples)
-        ]
-        samples = samples_of(played, curriculum.stage, curriculum.rewards)
-        await direction.finish(
-            invitation.seed, games, [replace(sample, prompt_ids=(), logprobs=()) for sample in samples]
-        )
-        return answers
-
-    async def _evaluate(self, invitation: Invitation, engine: CalledEngine, direction: Direction) -> list[T]:
-        played = await self._played(invitation, 0, None, engine)
-        games = [one.game for one in played]
-        await direction.evaluated(invitation.seed, games)
-        places = places_of(games, None, invitation.samples)
-        return [self._answers.evaluated(played[place.game], place, invitation.run.start.rewards) for place in places]
-
-    async def _played(
-        self, invitation: Invitation, iteration: int, stage: Stage | None, engine: CalledEngine
-    ) -> list[Played]:
-        """The games of a row. Long documents take a while to fit, in which the engine works on the rows before."""
-        room = Room([engine], invitation.run.sampling, invitation.run.max_len)
-        async with self._dealing:
-            dealt = await asyncio.to_thread(deal_games, invitation, iteration, stage, room)
-        return await play_games(dealt, room, engine.generate)

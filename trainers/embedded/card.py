@@ -1,4 +1,4 @@
-"""The model card of a trained model: what it came from, how it was trained, and what was measured."""
+"""The model card of a trained model: its origin, its training, and the measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spy_env import load_task
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.evaluation import comparison_lines
 from trainers.metrics import Estimate
 
@@ -40,8 +40,7 @@ vote on who that was. The votes are the reward.
 
 {measured}
 
-The chat template and the tokenizer are the base model's, unchanged. Everything that was set stands in the run's
-`config.json`.
+The chat template and the tokenizer are the base model's, unchanged. All settings are in the run's `config.json`.
 """
 
 
@@ -51,7 +50,7 @@ def model_card(
     stages: Mapping[str, int],
     compared: Mapping[str, tuple[Estimate, Estimate]],
 ) -> str:
-    """The card as Markdown. ``stages`` counts iterations by trained stage."""
+    """Return the card as Markdown. ``stages`` counts iterations by trained stage."""
     lora = config.ds.lora
     return _CARD.format(
         kind=f"Play against opponents ({_opponents(config)})" if config.opponent_of else "Self-play",
@@ -63,8 +62,8 @@ def model_card(
         iterations=sum(stages.values()),
         games=config.games_per_iteration,
         stages=", ".join(f"{count} {stage}" for stage, count in stages.items()) or "none",
-        rules=f"`{json.dumps(asdict(config.rules.for_task(load_task(config.game.task))))}`",
-        rewards=f"`{json.dumps(asdict(config.reward_rules))}`",
+        rules=f"`{json.dumps(asdict(config.game.rules.for_task(load_task(config.game.task))))}`",
+        rewards=f"`{json.dumps(asdict(config.game.reward_rules))}`",
         adaptation=f"LoRA, rank {lora.rank}, alpha {lora.alpha}, merged" if lora.rank else "full fine-tuning",
         lr=config.actor.adam.lr,
         temperature=config.rollout.temperature,

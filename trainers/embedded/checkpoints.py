@@ -8,7 +8,7 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,18 @@ import torch
 
 from spy_env import Game, read_games, write_games
 from trainers import disk
+from trainers.config import Ckpt
 from trainers.curriculum import Curriculum
-from trainers.embedded.config import Config
-from trainers.embedded.lineup import kept_for_pool
+from trainers.embedded.lineup import pool_at
 from trainers.embedded.policy import Policy
 from trainers.run_folder import append_line, cut_after, games_file, step_named, write_games_anew
-from trainers.settings import refuse_changes
+from trainers.settings import MOVED, refuse_changes
 
-VERSION = 2
+VERSION = 3
 STATE, PROGRESS, WATCHED = "trainer_state.pt", "progress.json", "watched.jsonl"
 _STEP = re.compile(r"step_\d+")
 FIXED = (  # what a resumed run must keep
+    *MOVED.values(),
     *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
     *("rollout.temperature", "rollout.max_new_tokens", "rollout.performing", "rollout.detection"),
     *("rollout.chat_template_kwargs", "data.max_len", "data.max_samples"),
@@ -36,78 +37,75 @@ FIXED = (  # what a resumed run must keep
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after an iteration."""
+    """The state of a run after an iteration."""
 
     step: int
-    documents: int  # consumed so far
+    documents: int  # played so far
     curriculum: Curriculum
-    watched: tuple[Game, ...]  # the last games, which diagnostics look at
+    watched: tuple[Game, ...]  # the last games, for diagnostics
 
 
 class RunFolder:
     """``config.json``, ``metrics.jsonl``, ``timings.jsonl``, ``games/``, ``checkpoints/step_N``, ``final/``."""
 
-    def __init__(self, config: Config) -> None:
-        """Open the folder of ``config``.
+    def __init__(self, ckpt: Ckpt, pool: int = 0) -> None:
+        """Open the folder that ``ckpt`` names. ``pool`` last checkpoints are kept for opponents to play with.
 
         Raises:
             ValueError: it holds a run already and resuming isn't asked for, or it can't be written.
         """
-        self.path = Path(config.ckpt.output_dir)
+        self.path = Path(ckpt.output_dir)
         self.games, self.final = self.path / "games", self.path / "final"
-        self._checkpoints, self._keep = self.path / "checkpoints", config.ckpt.max_num
-        self._config = config
-        self._games_keep = config.ckpt.games_max_num
+        self._checkpoints, self._keep = self.path / "checkpoints", ckpt.max_num
+        self._games_keep, self._save_steps, self._pool_size = ckpt.games_max_num, ckpt.save_steps, pool
         held = self._saved() or any((self.path / name).exists() for name in ("config.json", "metrics.jsonl"))
-        if held and not config.ckpt.load_enable:
+        if held and not ckpt.load_enable:
             raise ValueError(
                 f"{self.path} holds a run already; choose another --ckpt.output_dir, or go on with --ckpt.load_enable"
             )
         try:
             for folder in (self.path, self.games, self._checkpoints):
                 folder.mkdir(parents=True, exist_ok=True)
-                if not os.access(folder, os.W_OK):  # said now, and not when the first games are over
+                if not os.access(folder, os.W_OK):  # better now than after the first games
                     raise PermissionError(f"no permission to write to {folder}")
                 disk.mend(folder)
         except OSError as error:
             raise ValueError(f"{self.path} can't be written ({error}); choose another --ckpt.output_dir") from error
 
-    def write_config(self, config: Config, facts: dict[str, Any]) -> None:
-        """The whole config but its secrets, and facts such as versions and the weights' SHA-256."""
-        disk.write_whole(
-            self.path / "config.json", json.dumps({"config": config.without_secrets(), **facts}, indent=2) + "\n"
-        )
+    def write_config(self, settings: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Write the settings (without secrets), and facts such as versions and the weights' SHA-256."""
+        disk.write_whole(self.path / "config.json", json.dumps({"config": settings, **facts}, indent=2) + "\n")
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a line to one of ``LOGS``."""
+        """Append a line to one of ``LOGS``."""
         append_line(self.path / name, row)
 
     def write_games(self, file: Path, games: Sequence[Game]) -> None:
-        """Write a file of games anew."""
+        """Write a file of games, in place of an earlier one."""
         write_games_anew(file, games)
 
     def trained_stages(self) -> dict[str, int]:
-        """How many iterations trained which stage, over the whole run."""
+        """Count the iterations that trained each stage, over the whole run."""
         return dict(Counter(row["stage"] for row in disk.read_log(self.path / "metrics.jsonl")))
 
     def steps_of(self, name: str) -> list[int]:
-        """The iterations that have a line in ``name``."""
+        """Return the iterations that have a line in ``name``."""
         return [row["step"] for row in disk.read_log(self.path / name)]
 
     def evaluation_seconds(self) -> float:
-        """How long the held-out games took before training."""
+        """Return how long the held-out games took before training."""
         rows = disk.read_log(self.path / "timings.jsonl")
         return next((row["evaluate_s"] for row in rows if row["step"] == 0), 0.0)
 
     def games_of(self, step: int) -> Path:
-        """The file of an iteration's games."""
+        """Return the path of an iteration's games."""
         return games_file(self.path, step)
 
     def checkpoint_of(self, step: int) -> Path:
-        """The folder of the checkpoint after an iteration."""
+        """Return the folder of the checkpoint after an iteration."""
         return self._checkpoints / f"step_{step}"
 
-    def save(self, config: Config, policy: Policy, progress: Progress) -> None:
+    def save(self, settings: dict[str, Any], policy: Policy, progress: Progress) -> None:
         """Write a checkpoint, and remove the oldest beyond ``--ckpt.max_num`` and games beyond ``--ckpt.games_max_num``."""
         with disk.new_folder(self.checkpoint_of(progress.step)) as folder:
             policy.export(folder)
@@ -119,7 +117,7 @@ class RunFolder:
                 "step": progress.step,
                 "documents": progress.documents,
                 "curriculum": json.loads(progress.curriculum.to_json()),
-                "config": config.without_secrets(),
+                "config": settings,
                 "sizes": {
                     str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
                 },
@@ -128,9 +126,8 @@ class RunFolder:
         self._prune(progress.step)
 
     def _pool(self, step: int) -> list[Path]:
-        """The checkpoints that iterations after ``step`` may play against."""
-        config = self._config
-        steps = kept_for_pool(config.opponent_of.values(), step, config.ckpt.save_steps, config.opponents.pool)
+        """Return the checkpoints that iterations after ``step`` may play against."""
+        steps = pool_at(step + 1, self._save_steps, self._pool_size) if self._pool_size else ()
         return [self.checkpoint_of(step) for step in steps]
 
     def _saved(self) -> list[Path]:
@@ -138,7 +135,7 @@ class RunFolder:
         return sorted(folders, key=step_named)
 
     def _prune(self, step: int) -> None:
-        """Remove what is beyond the limits after the checkpoint of ``step``. Games go only now: a resumed run may need them."""
+        """Remove old checkpoints and games. Games go only once a later checkpoint exists, since a resumed run needs them."""
         for old in self._saved()[: -self._keep]:
             if old not in self._pool(step):
                 disk.remove_folder(old)
@@ -147,7 +144,7 @@ class RunFolder:
                 if step_named(file) <= step - self._games_keep:
                     file.unlink()
 
-    def resume(self, config: Config, policy: Policy) -> Progress | None:
+    def resume(self, settings: dict[str, Any], policy: Policy) -> Progress | None:
         """Load the last checkpoint, and cut lines and games written after it. None where there is none yet.
 
         Raises:
@@ -161,7 +158,7 @@ class RunFolder:
         before = f"go on from {saved[-2].name}" if saved[1:] else "begin again"
         try:
             row = _progress_of(saved[-1])
-            _refuse_changes(row["config"], json.loads(json.dumps(asdict(config))), str(saved[-1]))
+            _refuse_changes(row["config"], json.loads(json.dumps(settings)), str(saved[-1]))
             policy.load_state(_state_of(saved[-1]))
         except DamagedError as error:
             raise ValueError(f"{error}; the checkpoint is damaged: remove {saved[-1]} to {before}") from error
@@ -176,7 +173,7 @@ class DamagedError(Exception):
 
 
 def _progress_of(folder: Path) -> dict[str, Any]:
-    """What stands in a checkpoint beside its weights; all its files are there in their length."""
+    """Read a checkpoint's progress, and check that all its files have their full length."""
     file = folder / PROGRESS
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
@@ -190,9 +187,9 @@ def _progress_of(folder: Path) -> dict[str, Any]:
         )
     for name, size in row["sizes"].items():
         path = folder / name
-        found = path.stat().st_size if path.exists() else 0
-        if found != size:
-            raise DamagedError(f"{path} has {found} of {size} bytes")
+        length = path.stat().st_size if path.exists() else 0
+        if length != size:
+            raise DamagedError(f"{path} has {length} of {size} bytes")
     return row
 
 
@@ -205,12 +202,11 @@ def _state_of(folder: Path) -> dict[str, Any]:
 
 
 def _watched_of(folder: Path) -> tuple[Game, ...]:
-    """The games that diagnostics looked at; none in a checkpoint from before there were diagnostics."""
-    file = folder / WATCHED
-    return tuple(read_games(file)) if file.exists() else ()
+    """Read the games kept for diagnostics."""
+    return tuple(read_games(folder / WATCHED))
 
 
 def _refuse_changes(then: dict[str, Any], now: dict[str, Any], where: str) -> None:
-    """What baselines, averages and weights depend on must stay."""
-    fixed = [*FIXED, "ckpt.save_steps"] if "past" in then["opponents"].values() else FIXED  # which are in the pool
+    """Refuse changes of settings that baselines, averages and weights depend on."""
+    fixed = [*FIXED, "ckpt.save_steps"] if "past" in then["opponents"].values() else FIXED  # it decides the pool
     refuse_changes(fixed, then, now, where)

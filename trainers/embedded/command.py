@@ -1,36 +1,29 @@
-"""``spyrl train``: from flags to a run, and its closing table; or to a sweep of runs."""
+"""``spyrl train``: from flags to a run, and its closing table."""
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
 from spy_env.render import game_text
+from trainers import settings
+from trainers.config import Config
 from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
-from trainers.embedded.config import Config
-from trainers.embedded.config_file import read_config
 from trainers.embedded.display import Display
 from trainers.embedded.evaluation import comparison_lines
+from trainers.embedded.lineup import check
 from trainers.embedded.loop import Result, train
 from trainers.embedded.policy import NotFiniteError
-from trainers.embedded.sweep import Sweep, read_sweep
-from trainers.embedded.sweep_runs import plan_lines, run_sweep
-from trainers.embedded.sweep_table import write_table
-from trainers.first_run.downloads import SMALL_MODEL, small_model
 from trainers.rollout import GamesFailedError
-from trainers.settings import taken
+from trainers.small_model import place_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,11 +31,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = list(argv)
     dry_run = "--dry-run" in arguments
     arguments = [argument for argument in arguments if argument != "--dry-run"]
-    sweep_file, arguments = taken(arguments, "--sweep", "a TOML or JSON file of settings and seeds")
     config = parse(arguments)
     console = Console()
-    if sweep_file is not None:
-        return _sweep(read_sweep(sweep_file, config), dry_run, console)
     if dry_run:
         console.print_json(json.dumps(config.without_secrets()))
         console.print(_plan(config), highlight=False)
@@ -66,57 +56,25 @@ def _trained(config: Config, console: Console) -> Result:
         return train(config, _model_folder(config, display), display)
 
 
-def _sweep(sweep: Sweep, dry_run: bool, console: Console) -> int:
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    for setting in sweep.settings:
-        _plan(sweep.of_setting(setting)[0].config)  # task and corpus are there
-    if dry_run:
-        say("\n".join(plan_lines(sweep)))
-        return 0
-
-    def train_one(config: Config) -> Result:
-        gc.collect()  # the last run's policy and its engine hold each other, and this run needs their memory
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return _trained(config, console)
-
-    failed = run_sweep(sweep, train_one, say, write_table)
-    say(f"table: {sweep.folder / 'sweep.md'}; with every run: {sweep.folder / 'sweep.json'}")
-    if failed:
-        print(
-            f"spyrl train: {failed} of {len(sweep.runs)} runs failed; the same command tries them again",
-            file=sys.stderr,
-        )
-    return 1 if failed else 0
-
-
 def parse(arguments: Sequence[str]) -> Config:
-    """Defaults, then ``--config FILE``, then the other flags.
+    """The config of a command line.
 
     Raises:
         ValueError: the file can't be read, or a value can't be used.
     """
-    file, arguments = taken(arguments, "--config", "a file, or the shipped 'first_run'")
-    default = Config() if file is None else read_config(file)
-    return tyro.cli(
-        Config,
-        args=arguments,
-        default=default,
-        prog="spyrl train",
-        description="Train a model by playing 'Who is the spy?' on one machine. --config FILE sets defaults (TOML or JSON, or the "
-        "shipped 'first_run'); --sweep FILE trains settings x seeds (see trainers/embedded/README.md); --dry-run checks and "
-        "prints the plan.",
-        config=(tyro.conf.AvoidSubcommands,),
-        use_underscores=True,
+    config, _ = settings.parse(
+        arguments,
+        "spyrl train",
+        "Train a model by playing 'Who is the spy?' on one machine. --dry-run checks and prints the plan.",
     )
+    check(config)
+    return config
 
 
 def _model_folder(config: Config, display: Display) -> str:
-    """The model as a folder; a hub's is fetched whole and once, so that the run reads one revision throughout."""
-    name = config.actor.model_name_or_path
-    if name != SMALL_MODEL:
-        return name if Path(name).is_dir() else _fetched(name)
-    return str(small_model(display.say))
+    """Return the model's folder. A hub's model is fetched whole and once, so that the run reads one revision throughout."""
+    name = place_of(config.actor.model_name_or_path, display.say)
+    return name if Path(name).is_dir() else _fetched(name)
 
 
 def _fetched(hub_id: str) -> str:
@@ -129,7 +87,7 @@ def _fetched(hub_id: str) -> str:
 
 
 def _plan(config: Config) -> str:
-    """What would be done. The task and a local corpus are looked at.
+    """Describe the run. The task and a local corpus are checked.
 
     Raises:
         ValueError: one of them isn't there or can't be read.
@@ -139,7 +97,7 @@ def _plan(config: Config) -> str:
     opponents = "".join(f", {role} played by {player}" for role, player in config.opponent_of.items())
     return (
         f"{config.train.iterations} iterations of {games} games with {players} players ({config.game.task}, voters "
-        f"{config.game.voters}, schedule {config.game.schedule}{opponents}); results in {config.ckpt.output_dir}"
+        f"{config.game.voters}, schedule {config.algo.schedule}{opponents}); results in {config.ckpt.output_dir}"
     )
 
 
@@ -147,7 +105,7 @@ def _close(console: Console, config: Config, result: Result) -> None:
     if result.example:
         console.print("\nOne game in full:\n", style="bold")
         console.print(
-            game_text(result.example, reveal=True, rules=config.reward_rules),
+            game_text(result.example, reveal=True, rules=config.game.reward_rules),
             markup=False,
             highlight=False,
             soft_wrap=True,

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a live table with the time left, or plain lines where nobody watches."""
+"""The display of a run going on: a live table with the time left, or plain lines if there is no terminal."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COLUMNS = {  # heading: metric
 
 
 class Display:
-    """A live table on a terminal, one line an iteration elsewhere."""
+    """A live table on a terminal, one line per iteration elsewhere."""
 
     def __init__(self, console: Console, iterations: int, max_minutes: float | None = None) -> None:
-        """Show ``iterations`` on ``console``; until the first is done, ``max_minutes`` is all that is known of the time left."""
+        """Show a run of ``iterations`` on ``console``. Until the first is done, ``max_minutes`` stands for the time left."""
         self.console = console
         self._rows: deque[list[str]] = deque(maxlen=SHOWN)
         self._progress = Progress(
@@ -52,16 +52,16 @@ class Display:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line above the table."""
+        """Print a line above the table."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def doing(self, what: str) -> None:
-        """What the run is busy with."""
+        """Show what the run is doing now."""
         self._progress.update(self._task, description=what)
         self._refresh()
 
     def step(self, step: int, stage: str, metrics: Mapping[str, float], seconds: float, seconds_left: float) -> None:
-        """An iteration is done."""
+        """Show an iteration that is done."""
         row = [str(step), stage, *(f"{metrics[name]:.3g}" for name in COLUMNS.values()), f"{seconds:.3g}"]
         self._rows.append(row)
         left = f"about {timedelta(seconds=int(max(0, seconds_left)))} left"

@@ -1,69 +1,49 @@
-"""The engine that plays with the weights being trained, and how it comes by them."""
+"""The engine that plays with the weights being trained, and how the weights reach it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainers.engines import Failed, Reply, Request
-from trainers.engines.encoder import Encoder, end_tokens
 from trainers.engines.local import LocalEngine
-from trainers.engines.vllm import VllmEngine
-
-if TYPE_CHECKING:
-    from trainers.embedded.policy import Policy
 
 ADAPTER = "default"
+ROWS, TOKENS = (
+    32,
+    32768,
+)  # generated at a time, unless --rollout.micro_batch_size and --rollout.max_tokens_per_gpu are given; our choice
+GPU_SHARE = 0.4  # of the memory for vLLM; the trainer has the rest; our choice
 
 
 class SharedEngine(LocalEngine):
     """The local engine on the policy's own module, in the policy's precision."""
 
-    def __init__(self, policy: Policy, encoder: Encoder) -> None:
-        rollout = policy.config.rollout
-        super().__init__(policy.model, encoder, rollout.micro_batch_size, rollout.max_tokens_per_gpu, policy.sharing)
-        self._policy = policy
+    def __init__(self, *local: Any, precision: Callable[[], AbstractContextManager[Any]]) -> None:
+        """``local`` as for the local engine; ``precision`` is around every forward pass."""
+        super().__init__(*local)
+        self._precision = precision
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """As the local engine's."""
-        with self._policy.precision():
+        with self._precision():
             return super().generate(requests)
 
     def take(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """The module is shared: its weights are always those being trained."""
-
-
-def engine_for(policy: Policy, encoder: Encoder) -> SharedEngine | VllmEngine:
-    """The engine that ``--rollout.engine`` names.
-
-    Raises:
-        ValueError: vLLM isn't installed as it was tried, or can't serve the model.
-    """
-    config = policy.config
-    if config.rollout.engine == "transformers":
-        return SharedEngine(policy, encoder)
-    return VllmEngine(
-        policy.source,
-        encoder,
-        end_tokens(policy.model, encoder.tokenizer),
-        dtype=torch.bfloat16 if policy.bf16 else torch.float32,
-        max_len=config.data.max_len,
-        rows=config.rollout.micro_batch_size,
-        gpu_memory_utilization=config.vllm.gpu_memory_utilization,
-        enforce_eager=config.vllm.enforce_eager,
-        enable_prefix_caching=config.vllm.enable_prefix_caching,
-    )
+        """Do nothing: the module is shared, so its weights are always those being trained."""
 
 
 def plain_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The weights under plain transformers' names, tied ones once. Adapters are merged into copies, one at a time.
+    """Yield the weights under plain transformers' names, tied ones once. Adapters are merged into copies, one at a time.
 
     Raises:
         ValueError: an adapter sits on tied embeddings, where the two ends of the model would need different weights.
     """
+    # without adapters the model's own parameters are the plain ones
     if not hasattr(model, "get_base_model"):
         yield from ((name, parameter.detach()) for name, parameter in model.named_parameters())
         return

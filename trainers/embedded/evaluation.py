@@ -1,21 +1,65 @@
-"""The same deals on documents never trained on, played before, during and after training."""
+"""The same deals on documents never trained on, played before, during and after training: by the learner, and against an opponent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from spy_env import Document, Game, read_games
+from spy_env import Game, RewardRules, read_games
+from spy_env.seats import ROLES
 from trainers.embedded.checkpoints import RunFolder
-from trainers.embedded.config import Config
-from trainers.embedded.matches import SELF_PLAY, file_of, measure_all, seatings_of
 from trainers.engines import Engine
-from trainers.metrics import Estimate
-from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.metrics import Estimate, average, measure, share
+from trainers.rollout import SeatPolicies, rollout
+
+SELF_PLAY, SPY, CIVILIANS = "self-play", "spy", "civilians"
+SIDES = {SPY: ("spy",), CIVILIANS: ("civilian", "referee")}  # the learner's roles
+
+
+def matches_of(seats: SeatPolicies, opponent: Engine | None) -> dict[str, SeatPolicies]:
+    """Return who sits where in self-play and, with an opponent, in a match on either side of it."""
+    if opponent is None:
+        return {SELF_PLAY: seats}
+    against = {
+        side: replace(seats, others=dict.fromkeys([role for role in ROLES if role not in learner], opponent))
+        for side, learner in SIDES.items()
+    }
+    return {SELF_PLAY: seats, **against}
+
+
+def file_of(kind: str, point: str) -> str:
+    """Name the file of a match's games; ``point`` is ``before``, ``after`` or an iteration."""
+    return f"eval_{point}.jsonl" if kind == SELF_PLAY else f"eval_{kind}_{point}.jsonl"
+
+
+def measure_all(games: Mapping[str, Sequence[Game]], rules: RewardRules) -> dict[str, Estimate]:
+    """Measure the games of all matches: self-play's measures, and the learner's against the opponent."""
+    measured = measure(games[SELF_PLAY], rules)
+    return measured | (measure_against(games[SPY], games[CIVILIANS], rules) if SPY in games else {})
+
+
+def measure_against(as_spy: Sequence[Game], as_civilians: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
+    """Measure the learner's spy against the opponent's civilians, and its civilians against the opponent's spy.
+
+    Over both sides of a deal the learner earns its spy's reward plus its civilians', which is the opposite of the
+    opponent's spy's: 0 in the mean if both play alike.
+    """
+    spy, civilians = measure(as_spy, rules), measure(as_civilians, rules)
+    earned = [[game.rewards(rules).performing[game.spy] for game in games] for games in (as_spy, as_civilians)]
+    return {
+        "learner spy: votes received": average([game.tally().received[game.spy] for game in as_spy]),
+        "learner spy: not caught": share([not game.caught for game in as_spy], [1] * len(as_spy)),
+        "learner spy: performing reward": spy["performing reward, spy"],
+        "learner civilians: performing reward": civilians["performing reward, civilian"],
+        "learner civilians: detection accuracy": civilians["detection accuracy"],
+        "learner on both sides: performing reward": average(
+            [as_spy - against for as_spy, against in zip(*earned, strict=True)]
+        ),
+    }
+
 
 Measured = Mapping[str, Estimate]
 CURVES = "evaluations.jsonl"
@@ -23,75 +67,66 @@ CURVES = "evaluations.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """The deals, one for each held-out document, and the seatings that they are played in, by kind of match."""
+    """The deals, one per held-out document, and the seats of each match in which they are played.
 
-    config: Config
+    ``curves``: whether evaluations are written to ``CURVES``; ``opponent`` names who plays against the learner, if anybody.
+    """
+
     folder: RunFolder
-    dealt: Sequence[Game]
-    seatings: Mapping[str, Seating]
-
-    @classmethod
-    def of(
-        cls, config: Config, folder: RunFolder, documents: Sequence[Document], seating: Seating, opponent: Engine | None
-    ) -> HeldOut:
-        """Deal games whose prompts fit the learner's engine and the opponent's; the same for every policy."""
-        seatings = seatings_of(seating, opponent)
-        seated = list(seatings.values())[-1]  # with everybody who plays at any of them
-        dealt = [
-            deal_to_fit(document, config.game.task, config.rules, f"{config.train.seed}/eval/{i}", None, seated.room)
-            for i, document in enumerate(documents)
-        ]
-        return cls(config, folder, dealt, seatings)
+    rewards: RewardRules
+    deals: Sequence[Game]
+    matches: Mapping[str, SeatPolicies]
+    curves: bool
+    opponent: str
 
     def evaluate(self, point: str) -> tuple[list[Game], Measured]:
-        """Play the deals in every seating. Returns the games of self-play, and what all games say; nothing of no deals."""
-        games = {kind: self._played(file_of(kind, point), seating) for kind, seating in self.seatings.items()}
+        """Play the deals in every match. Return the games of self-play, and the measures of all; none without deals."""
+        games = {kind: self._played(file_of(kind, point), seats) for kind, seats in self.matches.items()}
         return games[SELF_PLAY], self._measured(games)
 
     def before(self, step: int) -> Measured:
-        """What the deals say before training; they are read where ``step`` iterations of a resumed run have trained since.
+        """Measure the deals before training, or read their games if a resumed run has trained ``step`` iterations since.
 
         Raises:
-            ValueError: they are to be read and aren't all there; the model of then is gone.
+            ValueError: games to be read are missing, and the model that played them is gone.
         """
         if step:
-            return self._measured({kind: self._saved(file_of(kind, "before")) for kind in self.seatings})
+            return self._measured({kind: self._saved(file_of(kind, "before")) for kind in self.matches})
         began = time.monotonic()
         _, measured = self.evaluate("before")
         self.folder.append("timings.jsonl", {"step": 0, "evaluate_s": time.monotonic() - began})
         return measured
 
     def _measured(self, games: Mapping[str, Sequence[Game]]) -> Measured:
-        return measure_all(games, self.config.reward_rules) if self.dealt else {}
+        return measure_all(games, self.rewards) if self.deals else {}
 
-    def _played(self, name: str, seating: Seating) -> list[Game]:
-        games = [played.game for played in play_games(self.dealt, seating)]
+    def _played(self, name: str, seats: SeatPolicies) -> list[Game]:
+        games = [played.game for played in rollout(self.deals, seats)]
         self.folder.write_games(self.folder.games / name, games)
         return games
 
     def _saved(self, name: str) -> list[Game]:
         file = self.folder.games / name
         saved = list(read_games(file)) if file.exists() else []
-        if len(saved) != len(self.dealt):
+        if len(saved) != len(self.deals):
             raise ValueError(
-                f"{file} holds {len(saved)} of the {len(self.dealt)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
+                f"{file} holds {len(saved)} of the {len(self.deals)} games played before training, and the model has been trained since; begin a new run in another --ckpt.output_dir, or without --eval.games"
             )
         return saved
 
     def record(self, step: int, measured: Measured) -> dict[str, float]:
-        """Write a point of the curves, where curves are wanted, and return it as metrics.
+        """Write a point of the curves, if curves are kept, and return it as metrics.
 
-        Once: a resumed run comes to its last again.
+        Each point is written once: a resumed run reaches its last one again.
         """
-        wanted = self.config.eval.opponent or self.config.eval.steps
-        if not (wanted and measured) or step in self.folder.steps_of(CURVES):
+        if not (self.curves and measured) or step in self.folder.steps_of(CURVES):
             return {}
-        self.folder.append(CURVES, curve_row(step, measured, self.config.eval.opponent))
+        self.folder.append(CURVES, curve_row(step, measured, self.opponent))
         return {f"eval/{name}": estimate.value for name, estimate in measured.items()}
 
 
 def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
-    """A line of ``evaluations.jsonl``; with an opponent also its name and 95 % intervals, without ends of a single game."""
+    """Return a line of ``evaluations.jsonl``: with an opponent also its name, and 95 % intervals (null if infinite)."""
     values = {name: estimate.value for name, estimate in measured.items()}
     if not opponent:
         return {"step": step, **values}
@@ -103,5 +138,5 @@ def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
 
 
 def comparison_lines(compared: Mapping[str, tuple[Estimate, Estimate]]) -> list[tuple[str, str, str, str]]:
-    """The comparison as rows of text: measure, before, after, number of votes or games."""
+    """Return the comparison as rows of text: measure, before, after, number of votes or games."""
     return [(name, str(before), str(after), str(after.n)) for name, (before, after) in compared.items()]

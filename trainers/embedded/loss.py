@@ -34,7 +34,7 @@ class LossRules:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What the optimizer step as a whole holds, so that micro-batches add up to its mean."""
+    """Tokens and samples of the whole optimizer step, so that micro-batches add up to its mean."""
 
     tokens: int
     samples: int
@@ -42,7 +42,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """``value`` has the gradient; the others are detached shares of the optimizer step's means, to be added up."""
+    """The loss of a micro-batch: ``value`` has the gradient, the others are detached. All are shares of the step's means."""
 
     value: Tensor
     policy: Tensor
@@ -51,7 +51,7 @@ class Loss:
 
 
 def aggregate(values_BT: Tensor, mask_BT: Tensor, aggregation: str, whole: Whole) -> Tensor:
-    """This micro-batch's share of the mean: over all tokens, or over samples of each sample's mean over its tokens."""
+    """Return the micro-batch's share of a mean: over all tokens, or over samples of each sample's mean over its tokens."""
     if aggregation == "token-mean":
         return (values_BT * mask_BT).sum() / whole.tokens
     lengths_B = mask_BT.sum(dim=1).clamp(min=1)
@@ -59,7 +59,7 @@ def aggregate(values_BT: Tensor, mask_BT: Tensor, aggregation: str, whole: Whole
 
 
 def k3(logprobs_BT: Tensor, reference_BT: Tensor) -> Tensor:
-    """The low-variance estimator of KL(policy || reference) by token: exp(d) - d - 1 with d = ref - policy."""
+    """Estimate KL(policy || reference) per token: exp(d) - d - 1 with d = ref - policy (Schulman's k3)."""
     difference_BT = reference_BT - logprobs_BT
     return difference_BT.exp() - difference_BT - 1
 
@@ -67,21 +67,25 @@ def k3(logprobs_BT: Tensor, reference_BT: Tensor) -> Tensor:
 def policy_objective(
     logprobs_BT: Tensor, old_BT: Tensor, advantages_B: Tensor, mask_BT: Tensor, rules: LossRules
 ) -> tuple[Tensor, Tensor]:
-    """The clipped objective of each token, and where clipping took hold."""
+    """Return the clipped objective of each token (B, T), and where clipping lowers it."""
+    # masked first: padding has ratio 1 and can't overflow
     log_ratio_BT = (logprobs_BT - old_BT) * mask_BT
     lengths_B1 = mask_BT.sum(dim=1, keepdim=True).clamp(min=1)
+    # one ratio per token (Eq 7), or one per sequence, spread over its tokens: their product (Eq 8) or geometric mean
     if rules.ratio == "token":
         ratio_BT = log_ratio_BT.exp()
     elif rules.ratio == "sequence":
         ratio_BT = log_ratio_BT.sum(dim=1, keepdim=True).exp().expand_as(log_ratio_BT)
     else:
         ratio_BT = (log_ratio_BT.sum(dim=1, keepdim=True) / lengths_B1).exp().expand_as(log_ratio_BT)
+    # PPO's pessimistic bound: the smaller of the plain and the clipped objective
     advantages_B1 = advantages_B[:, None]
     plain_BT = ratio_BT * advantages_B1
     bounded_BT = ratio_BT.clamp(1 - rules.clip, 1 + rules.clip) * advantages_B1
     objective_BT = torch.minimum(plain_BT, bounded_BT)
     if rules.ratio == "sequence":  # one term a sequence, spread over its tokens
         objective_BT = objective_BT / lengths_B1
+    # clipping took hold where the bound is the smaller one
     return objective_BT, bounded_BT < plain_BT
 
 
@@ -94,7 +98,7 @@ def loss_of(
     rules: LossRules,
     whole: Whole,
 ) -> Loss:
-    """Clipped policy loss plus ``kl_coef`` times k3. ``old_BT``: log-probabilities that were sampled from."""
+    """Return the clipped policy loss plus ``kl_coef`` times k3. ``old_BT``: log-probabilities as sampled."""
     objective_BT, clipped_BT = policy_objective(logprobs_BT, old_BT, advantages_B, mask_BT, rules)
     policy = -aggregate(objective_BT, mask_BT, rules.aggregation, whole)
     kl = policy.new_zeros(())

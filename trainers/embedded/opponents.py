@@ -1,85 +1,94 @@
-"""The engines of those who don't learn. The learner's earlier weights are put in place for as long as they play, so that
-at most one model of the pool is in memory; with LoRA none is, but an adapter.
+"""The engines of opponents, who don't learn. The learner's earlier weights are loaded only while they play, so that at most
+one model of the pool is in memory; with LoRA an adapter alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from trainers.embedded.checkpoints import STATE
-from trainers.embedded.config import Config
-from trainers.embedded.lineup import INITIAL, OPPONENTS, drawn_at
+from trainers.embedded.lineup import INITIAL, OPPONENTS
 from trainers.embedded.policy import Policy
 from trainers.engines import Engine, Failed, Reply, Request
 from trainers.engines.encoder import Encoder
 from trainers.engines.local import LocalEngine
 from trainers.engines.players import engine_for, read_player
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """An engine of weights that are put in place while it plays, and taken away again."""
+    """An engine whose weights are in place only while it plays."""
 
     playing: Callable[[], AbstractContextManager[LocalEngine]]
     encoder: Encoder
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """As the local engine's."""
+        """Generate as the local engine does."""
         with self.playing() as engine:
             return engine.generate(requests)
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
-        """As the learner counts."""
+        """Count tokens as the learner does."""
         return len(self.encoder.encode(prompt, prefill))
 
 
-class Opponents:
-    """Who plays at each iteration what the learner doesn't."""
+class Batch(NamedTuple):
+    """How local opponents generate: replies and tokens at a time, and options of the chat template."""
 
-    def __init__(self, config: Config, policy: Policy, checkpoint_of: Callable[[int], Path]) -> None:
-        """``checkpoint_of`` an iteration is a folder as ``RunFolder.save`` writes it.
+    rows: int
+    tokens: int
+    template_options: dict[str, Any]
+
+
+class Opponents:
+    """Who plays the roles that the learner doesn't, at each iteration."""
+
+    def __init__(
+        self,
+        by_role: Mapping[str, str],
+        of_evaluations: str,
+        drawn: Callable[[int], int],
+        earlier: EarlierWeights,
+        batch: Batch,
+    ) -> None:
+        """Take the players by role and in evaluations. ``drawn`` gives the iteration whose checkpoint ``past`` is.
 
         Raises:
             ValueError: an opponent's model can't be loaded, or what it needs isn't installed.
         """
-        self._config, self._by_role = config, config.opponent_of
-        self._earlier = EarlierWeights(config, policy, checkpoint_of)
-        named = dict.fromkeys([*self._by_role.values(), *filter(None, [config.eval.opponent])])
+        self._by_role, self._of_evaluations, self._drawn = by_role, of_evaluations, drawn
+        self._earlier, self._batch = earlier, batch
+        named = dict.fromkeys([*by_role.values(), *filter(None, [of_evaluations])])
         self._engines = {player: self._fixed(player) for player in named if player != "past"}
 
     def _fixed(self, text: str) -> Engine:
         player = read_player(text, OPPONENTS)
         if player.kind == "initial":
             return self._earlier.engine(INITIAL)
-        rollout = self._config.rollout
-        return engine_for(
-            player,
-            rows=rollout.micro_batch_size,
-            max_tokens=rollout.max_tokens_per_gpu,
-            template_options=self._config.template_options,
-        )
+        rows, tokens, options = self._batch
+        return engine_for(player, rows=rows, max_tokens=tokens, template_options=options)
 
     @property
     def of_evaluations(self) -> Engine | None:
-        """The opponent of the evaluations, where there is one."""
-        return self._engines.get(self._config.eval.opponent)
+        """The opponent in evaluations, if there is one."""
+        return self._engines.get(self._of_evaluations)
 
-    def seating_at(self, seating: Seating, step: int) -> Seating:
-        """The learner's seating, with the opponents of iteration ``step``."""
-        return replace(seating, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
+    def seats_at(self, seats: SeatPolicies, step: int) -> SeatPolicies:
+        """Return the learner's seats, with the opponents of iteration ``step``."""
+        return replace(seats, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
 
     def names_at(self, step: int) -> dict[str, str]:
-        """Who they are, by role; a past self with the iteration that it is of."""
+        """Name the opponents by role; a past self by the iteration of its checkpoint."""
         return {
             role: f"past:{self._drawn(step)}" if player == "past" else player for role, player in self._by_role.items()
         }
@@ -87,31 +96,26 @@ class Opponents:
     def _engine_at(self, player: str, step: int) -> Engine:
         return self._earlier.engine(self._drawn(step)) if player == "past" else self._engines[player]
 
-    def _drawn(self, step: int) -> int:
-        config = self._config
-        return drawn_at(step, config.train.seed, config.ckpt.save_steps, config.opponents.pool)
-
 
 class EarlierWeights:
-    """The learner's weights as they were after an iteration, or ``INITIAL``."""
+    """Engines of the learner's weights as they were after an iteration, or before training (``INITIAL``)."""
 
-    def __init__(self, config: Config, policy: Policy, checkpoint_of: Callable[[int], Path]) -> None:
-        """Nothing is loaded before it plays."""
-        self._policy, self._checkpoint_of = policy, checkpoint_of
-        self._encoder, self._rollout = policy.engine.encoder, config.rollout
+    def __init__(self, policy: Policy, checkpoint_of: Callable[[int], Path], batch: Batch) -> None:
+        """``checkpoint_of`` gives the folder that ``RunFolder.save`` writes. Nothing is loaded before it plays."""
+        self._policy, self._checkpoint_of, self._batch = policy, checkpoint_of, batch
+        self._encoder = policy.engine.encoder
         self._engines: dict[int, Frozen] = {}
         self._held: dict[bool, tuple[int, Any]] = {}  # the model before training, and one of the pool
 
     def engine(self, step: int) -> Frozen:
-        """The learner as it was; the same engine whenever it is asked for."""
+        """Return the learner as it was after ``step``; always the same engine."""
         return self._engines.setdefault(step, Frozen(lambda: self._playing(step), self._encoder))
 
     @contextlib.contextmanager
     def _playing(self, step: int) -> Iterator[LocalEngine]:
         in_place = self._adapter(step) if self._policy.lora else self._model(step)
         with in_place as model, self._policy.precision():
-            rows, tokens = self._rollout.micro_batch_size, self._rollout.max_tokens_per_gpu
-            yield LocalEngine(model, self._encoder, rows, tokens, self._policy.sharing)
+            yield LocalEngine(model, self._encoder, self._batch.rows, self._batch.tokens, self._policy.sharing)
 
     @contextlib.contextmanager
     def _adapter(self, step: int) -> Iterator[Any]:
@@ -131,7 +135,7 @@ class EarlierWeights:
             yield self._hold(step, self._whole_model)
 
     def _hold(self, step: int, load: Callable[[Path], Any]) -> Any:
-        """What is loaded for an iteration; another of the pool goes before it comes."""
+        """Load the weights of an iteration, and drop another one of the pool first."""
         pooled = step != INITIAL
         if self._held.get(pooled, (None,))[0] != step:
             self._held.pop(pooled, None)
@@ -151,14 +155,14 @@ class EarlierWeights:
 
 
 def _adapter_of(folder: Path) -> dict[str, Tensor]:
-    """A checkpoint's adapter; the optimizer's state beside it isn't read."""
+    """Read a checkpoint's adapter, and not the optimizer's state beside it."""
     weights = torch.load(folder / STATE, map_location="cpu", mmap=True, weights_only=True)["weights"]
-    return {name: weight.clone() for name, weight in weights.items()}  # the file may be removed
+    return {name: weight.clone() for name, weight in weights.items()}  # copied, since the file may be removed
 
 
 @contextlib.contextmanager
 def _in_place(model: Any, weights: dict[str, Tensor]) -> Iterator[None]:
-    """Other weights in a model's parameters; the model's own come back bit for bit."""
+    """Put other weights into a model's parameters; afterwards its own come back bit for bit."""
     parameters = {name: parameter for name, parameter in model.named_parameters() if name in weights}
     own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     try:

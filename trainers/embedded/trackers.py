@@ -1,6 +1,6 @@
-"""Metrics to TensorBoard and Weights & Biases, where they are asked for, under the names of ``metrics.jsonl``.
+"""Metrics sent to TensorBoard and Weights & Biases, under the names of ``metrics.jsonl``.
 
-A resumed run goes on in the same place, and no iteration is told twice.
+A resumed run goes on in the same place, and no iteration is sent twice.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from trainers.config import Logger, Wandb
 from trainers.disk import read_log, write_whole, writing
-from trainers.embedded.config import Config
 
-Write = Callable[[int, Mapping[str, float]], None]  # everything that is known of an iteration, once
-RECORD = "wandb.json"  # in the run's folder: its id at Weights & Biases, and the last iteration that surely is there
+Write = Callable[[int, Mapping[str, float]], None]  # takes all metrics of an iteration, once
+RECORD = "wandb.json"  # in the run's folder: its id at Weights & Biases, and the last iteration that surely arrived
 
 
 @contextmanager
-def opened(config: Config, folder: Path, step: int) -> Iterator[Write]:
-    """What ``--logger`` asks for, as one function. ``folder`` is the run's; it stands after iteration ``step``.
+def opened(logger: Logger, settings: dict[str, Any], folder: Path, step: int) -> Iterator[Write]:
+    """Open the trackers that ``logger`` names, as one function. ``folder`` is the run's, which has done ``step`` iterations.
 
     Raises:
         ValueError: a package isn't installed, or Weights & Biases refuses.
@@ -29,10 +29,10 @@ def opened(config: Config, folder: Path, step: int) -> Iterator[Write]:
     """
     with ExitStack() as stack:
         writers = []
-        if config.logger.tensorboard_dir:
-            writers.append(stack.enter_context(_tensorboard(Path(config.logger.tensorboard_dir), step)))
-        if config.logger.wandb.project:
-            writers.append(stack.enter_context(_wandb(config, folder)))
+        if logger.tensorboard_dir:
+            writers.append(stack.enter_context(_tensorboard(Path(logger.tensorboard_dir), step)))
+        if logger.wandb.project:
+            writers.append(stack.enter_context(_wandb(logger.wandb, settings, folder)))
 
         def write(step: int, metrics: Mapping[str, float]) -> None:
             for one in writers:
@@ -43,11 +43,11 @@ def opened(config: Config, folder: Path, step: int) -> Iterator[Write]:
 
 @contextmanager
 def _tensorboard(folder: Path, step: int) -> Iterator[Write]:
-    """What an interrupted run wrote after ``step`` is purged."""
+    """Log to TensorBoard; entries after ``step``, of an interrupted run, are purged."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ValueError("--logger.tensorboard_dir needs tensorboard: pip install 'spy-env[train]'") from error
+        raise ValueError("--logger.tensorboard_dir needs tensorboard: pip install -e '.[train]'") from error
     with writing(folder), SummaryWriter(str(folder), purge_step=step + 1) as board:
 
         def write(step: int, metrics: Mapping[str, float]) -> None:
@@ -60,21 +60,21 @@ def _tensorboard(folder: Path, step: int) -> Iterator[Write]:
 
 
 @contextmanager
-def _wandb(config: Config, folder: Path) -> Iterator[Write]:
-    """What is there already isn't told again, since nothing can be taken back; what a killed run kept to itself is."""
+def _wandb(asked: Wandb, settings: dict[str, Any], folder: Path) -> Iterator[Write]:
+    """Log to Weights & Biases, which can take nothing back: send only iterations that haven't arrived there."""
     file = folder / RECORD
     record: dict[str, Any] = {"id": secrets.token_hex(4), "step": -1}
     if file.exists():
         record = json.loads(file.read_text(encoding="utf-8"))
-    run = _wandb_run(config, folder, record["id"])
-    told = already = max(record["step"], run.starting_step - 1)  # a server knows better than a run that was killed
+    run = _wandb_run(asked, settings, folder, record["id"])
+    sent = arrived = max(record["step"], run.starting_step - 1)  # the server may know more than a killed run wrote
     write_whole(file, json.dumps(record))
 
     def write(step: int, metrics: Mapping[str, float]) -> None:
-        nonlocal told
-        if step >= told and step > already:
+        nonlocal sent
+        if step >= sent and step > arrived:
             run.log(dict(metrics), step=step)  # kept open: the evaluation at the end belongs to the last iteration
-            told = step
+            sent = step
 
     failed = True
     try:
@@ -84,11 +84,11 @@ def _wandb(config: Config, folder: Path) -> Iterator[Write]:
         failed = False
     finally:
         run.finish(exit_code=int(failed))
-        write_whole(file, json.dumps({**record, "step": told}))
+        write_whole(file, json.dumps({**record, "step": sent}))
 
 
 def _past(folder: Path) -> Iterator[tuple[int, dict[str, float]]]:
-    """The iterations up to the checkpoint that a resumed run goes on from."""
+    """Yield the iterations up to the checkpoint from which a resumed run goes on, with their metrics."""
     evaluations = {row.pop("step"): _of_evaluation(row) for row in read_log(folder / "evaluations.jsonl")}
     metrics = {row.pop("step"): row for row in read_log(folder / "metrics.jsonl")}
     for step in sorted({*evaluations, *metrics}):
@@ -97,16 +97,15 @@ def _past(folder: Path) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _of_evaluation(row: Mapping[str, Any]) -> dict[str, float]:
-    """The measures of a line of ``evaluations.jsonl``."""
+    """Return the measures of a line of ``evaluations.jsonl``."""
     return {f"eval/{name}": value for name, value in row.items() if isinstance(value, int | float)}
 
 
-def _wandb_run(config: Config, folder: Path, name: str) -> Any:
+def _wandb_run(asked: Wandb, settings: dict[str, Any], folder: Path, name: str) -> Any:
     try:
         import wandb
     except ImportError as error:
-        raise ValueError("--logger.wandb.project needs wandb: pip install 'spy-env[wandb]'") from error
-    asked = config.logger.wandb
+        raise ValueError("--logger.wandb.project needs wandb: pip install -e '.[wandb]'") from error
     try:
         return wandb.init(
             project=asked.project,
@@ -116,7 +115,7 @@ def _wandb_run(config: Config, folder: Path, name: str) -> Any:
             id=name,
             resume="allow",
             dir=str(folder),
-            config=config.without_secrets(),
+            config=settings,
             settings=wandb.Settings(console="off", **({"api_key": asked.key} if asked.key else {})),
         )
     except wandb.errors.Error as error:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from spy_env.players import Player, human_player, random_player, scripted_player
 from trainers.engines import Engine, Failed, Reply, Request
 from trainers.engines.endpoint import EndpointEngine
+from trainers.small_model import place_of
 
 KINDS = {  # how a flag names it: what it is
     "scripted": "lead sentences, votes by word overlap",
@@ -100,6 +101,5 @@ def engine_for(player: SeatPlayer, timeout: float = 120.0, **of_local_models: An
 
 def _local_engine(name: str, options: dict[str, Any]) -> Engine:
     from trainers.engines.local import load_engine
-    from trainers.first_run.downloads import SMALL_MODEL, small_model
 
-    return load_engine(str(small_model()) if name == SMALL_MODEL else name, **options)
+    return load_engine(place_of(name), **options)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from spy_env.ranges import check_ranges, ranged
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -20,25 +22,16 @@ class Sampling:
     likeliest token, ``top_p`` and ``top_k`` sample among the likeliest (1 and 0: among all).
     """
 
-    max_new_tokens: int = 1024
-    temperature: float = 1.0
+    max_new_tokens: int = ranged(1024, least=1)
+    temperature: float = ranged(1.0, above=0, hint="1 samples from the model as it is")
     prefill: str = ""
     stop: str = ""
     greedy: bool = False
-    top_p: float = 1.0
-    top_k: int = 0
+    top_p: float = ranged(1.0, above=0, most=1, hint="1 samples among all tokens")
+    top_k: int = ranged(0, least=0, hint="0 samples among all tokens")
 
     def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens is {self.max_new_tokens}; a reply needs at least 1")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(
-                f"temperature is {self.temperature}; give a positive one, 1 samples from the model as it is"
-            )
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; give a share of at most 1, which samples among all tokens")
-        if self.top_k < 0:
-            raise ValueError(f"top_k is {self.top_k}; give a number of tokens, or 0 to sample among all")
+        check_ranges(self)
 
 
 class Request(NamedTuple):

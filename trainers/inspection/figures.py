@@ -1,12 +1,14 @@
-"""What is shown of runs, and the table on a terminal: a row per metric, a column per run."""
+"""Which metrics of a run are shown, in which figures; and the table on a terminal, with a row per metric and a column per run."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spy_env import STAGES
 from spy_env.ballot import printable
 from trainers.inspection.runs import Run
 
@@ -15,7 +17,7 @@ ROLES = ("civilian", "spy", "referee")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Metrics by label, drawn together. ``prefix``: also all metrics that begin so, by what follows."""
+    """Metrics by label, drawn together. ``prefix`` adds all metrics that begin with it, labelled by their ends."""
 
     title: str
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -25,24 +27,19 @@ class Figure:
     chance: bool = False  # with a line at the accuracy of a vote at random
 
     def metrics_of(self, runs: Sequence[Run]) -> dict[str, str]:
-        """The metrics by label that any of the runs tells."""
-        named = dict(self.metrics)
-        if self.prefix:
-            for run in runs:
-                named |= {_short(name.removeprefix(self.prefix)): name for name in run.names_under(self.prefix)}
-        return {label: name for label, name in named.items() if any(run.curve(name) for run in runs)}
-
-
-def _short(label: str) -> str:
-    """The end of a label that begins with a path, as a baseline's does with a task of one's own."""
-    return "/".join(label.split("/")[-3:])
+        """Return the metrics by label that at least one run logged."""
+        metrics = dict(self.metrics)
+        names = {name for run in runs for row in run.rows for name in row} if self.prefix else set()
+        for name in sorted(names):
+            if name.startswith(self.prefix):
+                # After the prefix, a baseline's name begins with the path of its task if that is a user's own.
+                metrics["/".join(name.removeprefix(self.prefix).split("/")[-3:])] = name
+        return {label: name for label, name in metrics.items() if any(run.curve(name) for run in runs)}
 
 
 def _by_role(stem: str, roles: Sequence[str] = ROLES) -> dict[str, str]:
     return {role: f"{stem}/{role}" for role in roles}
 
-
-_BY_STAGE = ("performing", "detection")
 
 FIGURES = (
     Figure("Performing reward by role", _by_role("game/reward_performing", ROLES[:2]), note="sums to 0 over a game"),
@@ -57,7 +54,7 @@ FIGURES = (
         shares=True,
         note="the fewer votes, the more by chance alone",
     ),
-    Figure("Truncated replies", _by_role("game/truncated", _BY_STAGE), shares=True),
+    Figure("Truncated replies", _by_role("game/truncated", STAGES), shares=True),
     Figure("Performances without the marker", {"unmarked": "game/unmarked"}, shares=True),
     Figure("Length of the trained replies", {"tokens": "completions/mean_length"}, note="of the stage that is trained"),
     Figure("Entropy", {"entropy": "entropy"}, note="nats a token"),
@@ -72,7 +69,7 @@ FIGURES = (
         {"equal rewards": "frac_reward_zero_std", "no readable vote": "game/no_readable_vote"},
         shares=True,
     ),
-    Figure("Update's norm", _by_role("update_norm", (*_BY_STAGE, "joint"))),
+    Figure("Update's norm", _by_role("update_norm", (*STAGES, "joint"))),
     Figure("Role baselines", prefix="game/baseline/"),
     Figure(
         "Running averages of the schedule",
@@ -108,67 +105,70 @@ FIGURES = (
 )
 
 
-WINDOW = 10  # iterations that the beginning and the end are averaged over, and at most half of those there are
+WINDOW = 10  # iterations averaged at the beginning and at the end, at most half of them; our choice
 MISSING = "-"
 
 
 def rows_of(runs: Sequence[Run]) -> list[list[str]]:
-    """The heading and a row for each metric that any run tells."""
+    """Return the heading, and a row for each metric that at least one run logged."""
     rows = [["", *(run.name for run in runs)]]
-    rows.append(["iterations", *(_iterations(run) for run in runs)])
-    rows.append(["trained stages", *(_stages(run) for run in runs)])
+    rows.append(["iterations", *map(iterations, runs)])
+    rows.append(["trained stages", *map(_stages, runs)])
     for figure in FIGURES:
         for label, metric in figure.metrics_of(runs).items():
-            rows.append([f"{figure.title}: {label}", *(began_and_ended(run, metric) for run in runs)])
+            means = (" > ".join(map(number, ends(run, metric))) for run in runs)
+            rows.append([f"{figure.title}: {label}", *(text or MISSING for text in means)])
     rows.append(["chance", *(MISSING if run.chance is None else f"{run.chance:.3f}" for run in runs)])
     return rows
 
 
-def began_and_ended(run: Run, metric: str) -> str:
-    """The means of a metric's first and last values; a lone value as it is."""
+def ends(run: Run, metric: str) -> list[float]:
+    """Return the means of a metric's first and last values; a lone value as it is; nothing for an unknown metric."""
     values = [value for _, value in run.curve(metric)]
     if len(values) < 2:
-        return _number(values[0]) if values else MISSING
+        return values
     window = min(WINDOW, len(values) // 2)
-    return f"{_number(sum(values[:window]) / window)} > {_number(sum(values[-window:]) / window)}"
+    return [sum(part) / window for part in (values[:window], values[-window:])]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return three decimals, or two digits where those would be noughts or too many."""
     return f"{value:z.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.2g}"
 
 
-def _iterations(run: Run) -> str:
-    return str(run.rows[-1]["step"]) if run.rows else MISSING
+def iterations(run: Run) -> str:
+    """Return how many iterations were trained, and of how many, such as ``80 of 100``."""
+    planned = run.settings.get("train.iterations")
+    done = MISSING if run.last_step is None else str(run.last_step)
+    return done if planned in (None, run.last_step) else f"{done} of {planned}"
 
 
 def _stages(run: Run) -> str:
-    stages = [stage for _, stage in run.stages]
-    return ", ".join(f"{stages.count(stage)} {stage}" for stage in dict.fromkeys(stages)) or MISSING
+    counts = Counter(stage for _, stage in run.stages)
+    return ", ".join(f"{count} {stage}" for stage, count in counts.items()) or MISSING
 
 
 def show(rows: Sequence[Sequence[str]], title: str) -> None:
-    """Print a table: with rich on a terminal where that is installed, as aligned text elsewhere."""
+    """Print a table: with rich on a terminal if that is installed, else as aligned text."""
     rows = [list(map(printable, row)) for row in rows]
-    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
-        from rich import print as rich_print
-        from rich.markup import escape
-        from rich.table import Table
-
-        table = Table(*map(escape, rows[0]), title=title)
-        for row in rows[1:]:
-            table.add_row(*map(escape, row))
-        rich_print(table)
+    if not (sys.stdout.isatty() and importlib.util.find_spec("rich")):
+        print(f"{title}\n{aligned(rows)}")
         return
-    print(f"{title}\n{aligned(rows)}")
+    from rich import print as rich_print
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*map(escape, rows[0]), title=title)
+    for row in rows[1:]:
+        table.add_row(*map(escape, row))
+    rich_print(table)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first to the left."""
+    """Return columns of text, the first one to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(lines)

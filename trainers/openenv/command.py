@@ -3,48 +3,64 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import socket
 import sys
 import threading
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any, get_args, get_type_hints
 
 from spy_env import PRESETS, Document, Rules, Stage, load_task, read_documents, shipped_documents, task_names
 from spy_env.game import VOTERS
 from spy_env.masking import OPERATORS
 from trainers.engines import Engine, Sampling
 from trainers.engines.players import engine_for, read_player, told
-from trainers.openenv.offer import Offer
-from trainers.openenv.seat_game import OneAtATime
+from trainers.openenv.offer import Offer, OneAtATime
 
 OPPONENTS = ("scripted", "random", "model:FOLDER_OR_ID", "endpoint:URL#MODEL")  # nobody sits at a server's terminal
-READ_AT_MOST = 10_000  # documents of a hub's stream; our choice
+MOST_DOCUMENTS = 10_000  # of a task, so that a hub's stream ends; our choice
+NUMBERS = {  # flag: default, least, most, meaning
+    "port": (8000, 0, 65_535, "0 chooses a free one"),
+    "max_sessions": (64, 1, 100_000, "connections that play at once"),
+    "max_text": (100_000, 1, 100_000_000, "characters of a reply or a document from a client"),
+    "session_timeout": (600.0, 0.01, 1e8, "seconds that a session may be silent"),
+    "max_new_tokens": (512, 1, 10_000_000, "of an opponent's reply"),
+    "max_len": (4096, 1, 10_000_000, "prompt + reply of a local model, in tokens"),
+    "temperature": (1.0, 0, 100, "of an opponent's replies"),
+    "timeout": (120.0, 0.01, 1e8, "seconds for one request to an endpoint"),
+}
+RULES: dict[str, dict[str, Any]] = {  # of the flags that set the rules, beside their names, kinds and defaults
+    "voters": {"choices": VOTERS},
+    "operator": {"choices": sorted(OPERATORS)},
+    "document_words": {"help": "cut documents after this many words"},
+    "words": {"help": "length of a performance that the task asks for"},
+}
 
 
 def main(argv: Sequence[str]) -> int:
     """Serve seats of "Who is the spy?" over OpenEnv's protocol."""
     args = _parser().parse_args(argv)
-    _check(args)
-    rules = Rules(
-        args.players, args.voters, args.referees, args.operator, args.mask_fraction, args.document_words, args.words
-    )
-    named = {name: read_player(name, OPPONENTS) for name in args.opponent}
-    sampling = dict.fromkeys((Stage.PERFORMING, Stage.DETECTION), Sampling(args.max_new_tokens, args.temperature))
+    for name, (_, least, most, _) in NUMBERS.items():
+        if not least <= (value := getattr(args, name)) <= most:
+            raise ValueError(f"--{name} is {value}; give a number from {least} to {most:g}")
+    rules = Rules(**{name: getattr(args, name) for name in get_type_hints(Rules)})
+    players = {name: read_player(name, OPPONENTS) for name in args.opponent}
     documents = {task: _documents(task, args) for task in args.task}
     if args.dry_run:
-        print("\n".join(f"{task}: {len(found)} documents" for task, found in documents.items()))
-        print(f"opponents: {', '.join(named)}")
+        print("\n".join(f"{task}: {len(rows)} documents" for task, rows in documents.items()))
+        print(f"opponents: {', '.join(players)}")
         return 0
-    engines = {name: engine_for(player, args.timeout) for name, player in named.items()}
+    sampling = Sampling(args.max_new_tokens, args.temperature)
+    local = [name for name, player in players.items() if player.kind == "model"]
+    opponents: dict[str, Engine] = {name: engine_for(player, args.timeout) for name, player in players.items()}
     offer = Offer(
         documents=documents,
-        opponents={name: _shared(name, engine) for name, engine in engines.items()},
+        opponents=opponents | {name: OneAtATime(opponents[name]) for name in local},
         rules=rules,
         rewards=PRESETS[args.rewards],
-        sampling=sampling,
-        max_len=args.max_len if any(player.kind == "model" for player in named.values()) else None,
+        sampling={Stage.PERFORMING: sampling, Stage.DETECTION: sampling},
+        max_len=args.max_len if local else None,
         max_text=args.max_text,
     )
     _serve(offer, args)
@@ -55,18 +71,9 @@ def _serve(offer: Offer, args: argparse.Namespace) -> None:
     try:
         from trainers.openenv.server import serve
     except ImportError as error:
-        raise ValueError(f"a server needs the openenv extra ({error}): pip install 'spy-env[openenv]'") from error
+        raise ValueError(f"a server needs the openenv extra ({error}): pip install -e '.[openenv]'") from error
     with socket.create_server((args.host, args.port)) as listening:
-        host, port = listening.getsockname()[:2]
-        asyncio.run(
-            serve(
-                offer,
-                listening,
-                args.max_sessions,
-                args.session_timeout,
-                lambda: print(f"serving on http://{host}:{port}", flush=True),
-            )
-        )
+        serve(offer, listening, args.max_sessions, args.session_timeout)
     print("stopped", flush=True)
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         sys.stderr.flush()
@@ -80,18 +87,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog=told(OPPONENTS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets anybody in who reaches this machine")
-    parser.add_argument("--port", type=int, default=8000, help="0 chooses a free one")
-    parser.add_argument("--max_sessions", type=int, default=64, help="connections that play at once")
-    parser.add_argument(
-        "--max_text", type=int, default=100_000, help="characters of a reply or a document from a client"
-    )
-    parser.add_argument("--session_timeout", type=float, default=600.0, help="seconds that a session may say nothing")
     parser.add_argument(
         "--task",
         nargs="+",
         default=["summarization"],
-        help=f"what clients may play; {', '.join(task_names())}, my_task.py, or module:TASK; the first is the default",
+        help=f"the clients' choice; {', '.join(task_names())}, my_task.py, or module:TASK; the first is the default",
     )
     parser.add_argument(
         "--documents", help=".jsonl, folder of text files, or id:config:split:column; default: each task's own"
@@ -102,41 +102,20 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["scripted", "random"],
         metavar="PLAYER",
-        help="who may play the other seats; the first is the default",
+        help="the clients' choice for the other seats; the first is the default",
     )
-    parser.add_argument("--players", type=int, default=5)
-    parser.add_argument("--voters", choices=VOTERS, default="all")
-    parser.add_argument("--referees", type=int, default=8)
-    parser.add_argument("--operator", choices=sorted(OPERATORS), default="span")
-    parser.add_argument("--mask_fraction", type=float)
-    parser.add_argument("--document_words", type=int, help="cut documents after this many words")
-    parser.add_argument("--words", type=int, help="length of a performance that the task asks for")
+    for name, kind in get_type_hints(Rules).items():
+        first = (*get_args(kind), kind)[0]  # "int | None" is read as an int
+        parser.add_argument(f"--{name}", type=first, default=getattr(Rules(), name), **RULES.get(name, {}))
     parser.add_argument("--rewards", choices=sorted(PRESETS), default="spyrl")
-    parser.add_argument("--max_new_tokens", type=int, default=512, help="of an opponent's reply")
-    parser.add_argument("--max_len", type=int, default=4096, help="prompt + reply of a local model, in tokens")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one request to an endpoint")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be served")
+    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets everybody in who reaches this machine")
+    for name, (default, _, _, meaning) in NUMBERS.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=meaning)
+    parser.add_argument("--dry-run", action="store_true", help="only list what would be served")
     return parser
-
-
-def _check(args: argparse.Namespace) -> None:
-    for name in ("max_sessions", "max_text"):
-        if getattr(args, name) < 1:
-            raise ValueError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-    for name in ("session_timeout", "timeout"):
-        if not 0 < getattr(args, name) < float("inf"):
-            raise ValueError(f"--{name} is {getattr(args, name)}; give seconds above 0")
-    if not 0 <= args.port < 65_536:
-        raise ValueError(f"--port is {args.port}; give one from 0 to 65535")
 
 
 def _documents(task: str, args: argparse.Namespace) -> list[Document]:
     loaded = load_task(task)
-    stream = read_documents(args.documents, args.input_key) if args.documents else shipped_documents(loaded)
-    return list(islice(stream, READ_AT_MOST))
-
-
-def _shared(name: str, engine: Engine) -> Engine:
-    """An engine that several sessions may ask at a time."""
-    return OneAtATime(engine) if name.startswith("model:") else engine
+    documents = read_documents(args.documents, args.input_key) if args.documents else shipped_documents(loaded)
+    return list(islice(documents, MOST_DOCUMENTS))

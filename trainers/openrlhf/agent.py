@@ -1,6 +1,6 @@
 """The executor that OpenRLHF loads by this file's path: ``--train.agent_func_path``.
 
-Every call is a seat at a table (see ``host``). Nothing heavy is imported here that OpenRLHF's engine hasn't loaded.
+Nothing heavy is imported here that OpenRLHF's engine hasn't loaded.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 from openrlhf.utils.agent import AgentExecutorBase
 
-from trainers.cluster.coordinator_actor import JobDirector
-from trainers.openrlhf.host import Host
+from trainers.cluster.coordinator_actor import JobCoordinator
+from trainers.openrlhf.engine import EngineRollout
 from trainers.openrlhf.versions import check_versions
 
 
@@ -24,7 +24,7 @@ class AgentExecutor(AgentExecutorBase):
             ValueError: the stack isn't installed here as it was tried.
         """
         check_versions()
-        self._host = Host(JobDirector.of_this_job)
+        self.rollout = EngineRollout(JobCoordinator.of_this_job)
 
     async def execute(
         self,
@@ -36,11 +36,11 @@ class AgentExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """One sample of a row. ``prompt`` is an invitation, ``max_length`` prompt and reply in tokens.
+        """Return one sample of a row. ``prompt`` is the row's text, ``max_length`` prompt and reply in tokens.
 
         Raises:
             ValueError: the row or OpenRLHF's settings are not those of a prepared run.
             TimeoutError, GamesFailedError: the row could not be played.
         """
-        answer = await self._host.sample(prompt, sampling_params, max_length, hf_tokenizer, llm_engine)
-        return answer | {"prompt": prompt, "label": label, "images": images}
+        sample = await self.rollout.sample(prompt, sampling_params, max_length, hf_tokenizer, llm_engine)
+        return sample | {"prompt": prompt, "label": label, "images": images}

@@ -18,31 +18,31 @@ NAMES = tuple(name for names in TRIED for name in names)
 
 
 def installed_versions() -> dict[str, str]:
-    """What is installed of the stack, and of this package."""
-    found = {}
+    """Return the installed versions of the stack and of this package, by name."""
+    versions = {}
     for name in ("spy-env", *NAMES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
-def check_versions(found: Mapping[str, str] | None = None) -> None:
-    """Refuse what was not tried; ``found`` is what is installed, unless given. Imports nothing of the stack.
+def check_versions(versions: Mapping[str, str] | None = None) -> None:
+    """Refuse versions that were not tried, by default among the installed ones. Imports nothing of the stack.
 
     Raises:
         ValueError: a package is missing or of another version.
     """
-    installed = installed_versions() if found is None else found
+    installed = installed_versions() if versions is None else versions
     wrong = []
-    for names, wanted in TRIED.items():
+    for names, tried in TRIED.items():
         have = [(name, installed[name]) for name in names if name in installed]
-        wrong += [f"{name} {version}, not {wanted}" for name, version in have if version.partition("+")[0] != wanted]
+        wrong += [f"{name} {version}, not {tried}" for name, version in have if version.partition("+")[0] != tried]
         if not have:
-            wrong.append(f"no {' or '.join(names)} ({wanted})")
-    if found is None and importlib.util.find_spec("flash_attn") is None:
+            wrong.append(f"no {' or '.join(names)} ({tried})")
+    if versions is None and importlib.util.find_spec("flash_attn") is None:
         wrong.append("no flash_attn, which openrlhf imports (2.8.3)")
     if wrong:
         raise ValueError(
             f"spyrl openrlhf was tried with other versions than are installed: {'; '.join(wrong)}. Install "
-            "'spy-env[openrlhf]' into an environment of its own, on every node"
+            "the checkout with pip install -e '.[openrlhf]' into an environment of its own, on every node"
         )

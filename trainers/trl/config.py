@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from spy_env.ranges import check_ranges, ranged
+from trainers.config import Algo, Data, GameConfig, Kl, StageSampling, check_budget, sampling_by_stage
 from trainers.engines import Sampling
-from trainers.game_config import GameConfig, StageSampling, check_room, rules_of, sampling_by_stage, start_curriculum
-from trainers.settings import check_least
-from trainers.shared_flags import Data
 
 TESTED = "1.16"  # the trainer overrides private methods, which change between versions
 BY_TOKENS = ("dapo", "cispo", "vespo")  # losses that divide by the batch's tokens, so that a blank row weighs nothing
@@ -21,15 +20,19 @@ class Games:
     """The game, the corpus, and how replies are generated; what TRL has a setting for is read from ``GRPOConfig``."""
 
     game: GameConfig = field(default_factory=GameConfig)
+    algo: Algo = field(default_factory=Algo)  # its KL is GRPOConfig's beta
     data: Data = field(default_factory=Data)
     performing: StageSampling = field(default_factory=StageSampling)  # lengths default to max_completion_length
     detection: StageSampling = field(default_factory=StageSampling)
-    micro_batch_size: int = 32  # replies generated at a time ...
-    max_tokens_per_gpu: int = 32768  # ... and tokens of their prompts and replies (or one reply)
+    micro_batch_size: int = ranged(32, least=1)  # replies generated at a time ...
+    max_tokens_per_gpu: int = ranged(32768, least=1)  # ... and tokens of their prompts and replies (or one reply)
 
     def __post_init__(self) -> None:
-        rules_of(self.game), start_curriculum(self.game, 0)  # these raise for values that they can't take
-        check_least(self, {1: ("micro_batch_size", "max_tokens_per_gpu", "data.max_len", "data.max_samples")})
+        check_ranges(self)
+        if self.algo.kl != Kl():
+            raise ValueError(
+                f"algo.kl.init_coef is {self.algo.kl.init_coef}; TRL's KL coefficient is GRPOConfig's beta"
+            )
 
     @property
     def rows_by_stage(self) -> dict[str, int]:
@@ -37,9 +40,9 @@ class Games:
         players = self.game.players
         voters = self.game.referees if self.game.voters == "referees" else players - 1
         by_stage = {"performing": players, "detection": voters}
-        if self.game.schedule in by_stage:
-            return {self.game.schedule: by_stage[self.game.schedule]}
-        return {"joint": players + voters} if self.game.schedule == "joint" else by_stage
+        if self.algo.schedule in by_stage:
+            return {self.algo.schedule: by_stage[self.algo.schedule]}
+        return {"joint": players + voters} if self.algo.schedule == "joint" else by_stage
 
     @property
     def rows_a_game(self) -> int:
@@ -54,7 +57,7 @@ class Games:
         """The settings that a resumed run must keep: games, baselines and averages depend on them."""
         of_args = ("generation_batch_size", "num_generations", "max_completion_length", "temperature", "seed")
         rows = {name: getattr(args, name) for name in (*of_args, "chat_template_kwargs")}
-        groups = {name: asdict(getattr(self, name)) for name in ("game", "data", "performing", "detection")}
+        groups = {name: asdict(getattr(self, name)) for name in ("game", "algo", "data", "performing", "detection")}
         return rows | {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
 
     def run_row(self, args: Any, model: str) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class Games:
             "detection": asdict(self.detection),
             "chat_template_kwargs": json.dumps(args.chat_template_kwargs or {}),
         }
-        groups = {"game": asdict(self.game), "data": asdict(self.data), "rollout": rollout}
+        groups = {"game": asdict(self.game), "algo": asdict(self.algo), "data": asdict(self.data), "rollout": rollout}
         return {"trainer": "trl", "config": {**groups, "actor": {"model_name_or_path": model}}}
 
 
@@ -95,7 +98,7 @@ def check_args(args: Any, games: Games) -> None:
         if refused:
             raise ValueError(said)
     _check_even_rows(args, games)
-    check_room(games.data.max_len, games.game.players, games.sampling(args))
+    check_budget(games.data.max_len, games.game.players, games.sampling(args))
 
 
 def _one_step_a_batch(args: Any, games: Games) -> list[tuple[bool, str]]:

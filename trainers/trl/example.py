@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from peft import LoraConfig
 from trl import GRPOConfig
 
+from trainers.config import Algo, Data, GameConfig, StageSampling
 from trainers.first_run.downloads import small_model
-from trainers.game_config import GameConfig, StageSampling
-from trainers.shared_flags import Data
 from trainers.trl.config import Games
 from trainers.trl.trainer import SpyTrainer
 
@@ -30,9 +29,8 @@ def trainer_for(model: str, documents: str, output: str, steps: int) -> SpyTrain
             words=20,
             unreadable=-1.0,
             abstain=-0.5,
-            schedule="cycle",
-            cycle=(1, 1),
         ),
+        algo=Algo(schedule="cycle", cycle=(1, 1)),
         data=Data(documents=documents, max_len=1024),
         performing=StageSampling(max_new_tokens=20, prefill="Summary: This paper"),
         detection=StageSampling(max_new_tokens=6, prefill="\\boxed{", stop="}"),

@@ -8,10 +8,9 @@ from typing import Any
 
 from spy_env import Document, Game, Stage
 from trainers.curriculum import Curriculum
-from trainers.game_config import rules_of
 from trainers.metrics import curriculum_metrics, game_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 from trainers.samples import Sample
 from trainers.trl.config import Games
 from trainers.trl.progress import Progress
@@ -30,7 +29,7 @@ class Iteration:
 
 
 def own_deals(
-    documents: Sequence[Document], settings: Games, args: Any, curriculum: Curriculum, seating: Seating
+    documents: Sequence[Document], settings: Games, args: Any, curriculum: Curriculum, seating: SeatPolicies
 ) -> list[Game]:
     """The games of this process. Documents and seeds of the whole batch don't depend on the number of processes."""
     a_document = args.num_generations // settings.rows_a_game
@@ -42,10 +41,10 @@ def own_deals(
         deal_to_fit(
             document,
             settings.game.task,
-            rules_of(settings.game),
+            settings.game.rules,
             f"{args.seed}/{step}/{i}",
             curriculum.trained,
-            seating.room,
+            seating.budget,
         )
         for i, document in numbered[first : first + share]
     ]

@@ -25,8 +25,7 @@ from trainers import disk
 from trainers.corpus import Corpus
 from trainers.engines.encoder import Encoder
 from trainers.engines.local import LocalEngine
-from trainers.game_config import start_curriculum
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
 from trainers.run_folder import LOGS, append_line, cut_after, games_file, write_games_anew
 from trainers.samples import samples_of
 from trainers.trl.as_played import check_dropout, count_positions
@@ -58,7 +57,7 @@ class SpyTrainer(GRPOTrainer):
         check_args(args, games)
         self.settings = games
         self._began_with = model if isinstance(model, str) else str(getattr(model.config, "_name_or_path", ""))
-        self.progress = Progress(0, start_curriculum(games.game, args.seed))
+        self.progress = Progress(0, games.algo.start(games.game.reward_rules, args.seed))
         data = games.data
         self._corpus = Corpus(games.game.task, data.documents, data.input_key, limit=data.max_samples)
         self._documents: Iterator[Document] = iter(())
@@ -81,7 +80,7 @@ class SpyTrainer(GRPOTrainer):
         encoder = Encoder(self._tokenizer, args.chat_template_kwargs)
         own = self.accelerator.unwrap_model(self.model)
         engine = LocalEngine(own, encoder, games.micro_batch_size, games.max_tokens_per_gpu)
-        self.seating = Seating(engine, games.sampling(args), data.max_len)
+        self.seating = SeatPolicies(engine, games.sampling(args), data.max_len)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's training, which goes on from a checkpoint's curriculum and documents too.
@@ -138,7 +137,7 @@ class SpyTrainer(GRPOTrainer):
         curriculum = self.progress.curriculum
         documents = list(islice(self._documents, args.generation_batch_size // args.num_generations))
         with self.accelerator.autocast():  # as the update computes
-            played = play_games(own_deals(documents, self.settings, args, curriculum, self.seating), self.seating)
+            played = rollout(own_deals(documents, self.settings, args, curriculum, self.seating), self.seating)
         own = [sample for stage in curriculum.stages for sample in samples_of(played, stage, curriculum.rewards)]
         games, samples = gather_object([one.game for one in played]), gather_object(own)
         self._open = iteration_of(games, samples, self.progress, len(documents), time.monotonic() - began)

@@ -1,1 +1,1 @@
-"""verl's trainer plays the games: an agent loop at whose tables its samples meet, an estimator that leaves advantages as they are."""
+"""verl's trainer plays the games: an agent loop in which a prompt's samples meet, an estimator that leaves advantages as they are."""

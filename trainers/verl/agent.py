@@ -1,4 +1,4 @@
-"""The agent loop that verl makes for every sample; the samples of a prompt, which one worker plays, meet at a table."""
+"""The agent loop that verl makes for every sample, and the sample as verl takes it. One worker plays all samples of a prompt."""
 
 from __future__ import annotations
 
@@ -7,54 +7,70 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from trainers.cluster.coordinator import Direction
-from trainers.cluster.coordinator_actor import JobDirector
-from trainers.cluster.group_rollout import Answers, Host
-from trainers.cluster.prompt_rows import TRAIN, Invitation, RunSettings, from_json
+from spy_env import RewardRules
+from trainers.cluster.coordinator import CoordinatorClient
+from trainers.cluster.coordinator_actor import JobCoordinator
+from trainers.cluster.group_rollout import GroupRollout
+from trainers.cluster.prompt_rows import TRAIN, PromptRow, RunSettings, Slot, from_json, logs_of, reward_of
 from trainers.engines.encoder import Encoder
-from trainers.verl.answer import answer_of, evaluation_of
+from trainers.rollout import Played
 from trainers.verl.engine import ServedEngine
-from trainers.verl.settings_check import check_settings
+from trainers.verl.launch import check_as_prepared
+
+Rollouts = WeakKeyDictionary[asyncio.AbstractEventLoop, GroupRollout[AgentLoopOutput]]
 
 
 class SpyAgentLoop(AgentLoopBase):
     """Plays "Who is the spy?" with the samples of a prompt as players or voters."""
 
-    hosts: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Host[AgentLoopOutput]]] = WeakKeyDictionary()
-    direction_of: ClassVar[Callable[[RunSettings], Awaitable[Direction]]] = JobDirector.of_this_job
-    encoders: ClassVar[dict[tuple[int, str], Encoder]] = {}
+    rollouts: ClassVar[Rollouts] = WeakKeyDictionary()
+    find_coordinator: ClassVar[Callable[[RunSettings], Awaitable[CoordinatorClient]]] = JobCoordinator.of_this_job
+    encoders: ClassVar[dict[tuple[int, str], Encoder]] = {}  # for the whole run, since they remember prompts
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> AgentLoopOutput:
-        """One sample of a row, whose text is an invitation.
+        """Return one sample of a row.
 
         Raises:
             ValueError: the row or verl's settings are not those of a prepared run.
-            TimeoutError, GamesFailedError: the row could not be played; all of its samples are told.
+            TimeoutError, GamesFailedError: the row could not be played; every call of it raises this.
         """
         if "session_id" not in fields:
             raise ValueError(
-                "verl tells no session: trainer.use_v1=False, whose trainer plays a prompt's samples apart"
+                "verl names no session: with trainer.use_v1=False it plays a prompt's samples apart; leave that out"
             )
         text, step = fields["raw_prompt"][-1]["content"], int(fields["global_steps"])
-        host = self.hosts.setdefault(asyncio.get_running_loop(), Host(type(self).direction_of, _ANSWERS))
-        answer = await host.join(text, lambda: self._arrived(text, sampling_params), step)
+        rollout = self.rollouts.setdefault(
+            asyncio.get_running_loop(), GroupRollout(type(self).find_coordinator, answer_of)
+        )
+        answer = await rollout.join(text, lambda: self._arrive(text, sampling_params), step)
         answer.extra_fields.update(min_global_steps=step - 1, max_global_steps=step - 1)  # the weights', in sync mode
         return answer
 
-    def _arrived(self, text: str, params: Mapping[str, Any]) -> tuple[Invitation, ServedEngine]:
-        invitation = from_json(text)
-        run = invitation.run
-        check_settings(self.config, run, params if invitation.split == TRAIN else None)
-        return invitation, ServedEngine(self.server_manager, self._encoder(run), params, run.deadline_s)
-
-    def _encoder(self, run: RunSettings) -> Encoder:
-        """One for the whole run, since it remembers prompts."""
-        key = (id(self.tokenizer), repr(run.template_options))
-        if key not in self.encoders:
-            self.encoders[key] = Encoder(self.tokenizer, dict(run.template_options))
-        return self.encoders[key]
+    def _arrive(self, text: str, params: Mapping[str, Any]) -> tuple[PromptRow, ServedEngine]:
+        row = from_json(text)
+        check_as_prepared(self.config, row.run, params if row.split == TRAIN else None)
+        options = row.run.template_options
+        encoder = self.encoders.setdefault((id(self.tokenizer), repr(options)), Encoder(self.tokenizer, dict(options)))
+        return row, ServedEngine(self.server_manager, encoder, params, row.run.deadline_s)
 
 
-_ANSWERS: Answers[AgentLoopOutput] = Answers(answer_of, evaluation_of)
+def answer_of(played: Played, slot: Slot, value: float, rules: RewardRules) -> AgentLoopOutput:
+    """Return a slot's reply as verl takes it; the estimator ``spyrl`` hands ``value`` on unchanged.
+
+    Of a reply that isn't trained, whose advantage is 0, only the last token counts, so that no mean is over nothing.
+    """
+    reply = played.replies[slot.stage][slot.seat]
+    logs = logs_of(played.game, slot, reward_of(played.game, slot, rules), reply)
+    untrained = 0 if slot.trained else len(reply.ids) - 1
+    return AgentLoopOutput(
+        prompt_ids=list(reply.prompt_ids),
+        response_ids=list(reply.ids),
+        response_mask=[0] * untrained + [1] * (len(reply.ids) - untrained),
+        response_logprobs=list(reply.logprobs) or None,
+        reward_score=value,
+        num_turns=2,
+        metrics=AgentLoopMetrics(),
+        extra_fields={"reward_extra_info": logs, "turn_scores": [], "tool_rewards": []},
+    )

@@ -1,56 +1,34 @@
-"""verl's engines, as a table asks them: one request at a time, token in, token out."""
+"""verl's engines as games ask them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import uuid4
 
-from trainers.engines import Failed, Reply, Request
-from trainers.engines.encoder import Encoder
+from trainers.cluster.called_engine import CalledEngine
+from trainers.engines import Failed, Reply, Request, Sampling
 from trainers.engines.vllm_terms import tokens_that_hold
 
 
-class ServedEngine:
-    """verl's client of its engines, with the sampling that verl wants."""
+class ServedEngine(CalledEngine):
+    """verl's ``LLMServerClient``; the params are its dict of them."""
 
-    def __init__(self, client: Any, encoder: Encoder, params: Mapping[str, Any], deadline_s: float) -> None:
-        """``client`` is an ``LLMServerClient``; ``params`` are shared by all calls, and copied for each."""
-        self._client, self.encoder, self._params, self._deadline = client, encoder, params, deadline_s
+    async def call(self, prompt_ids: list[int], sampling: Sampling, stops: list[int]) -> Any:
+        """Return verl's ``TokenOutput``."""
+        params = {**self.params, "max_tokens": sampling.max_new_tokens, "stop_token_ids": stops}
+        return await self.engine.generate(request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params=params)
 
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """The prompt's length in tokens, chat template and prefill included."""
-        return len(self.encoder.encode(prompt, prefill))
-
-    async def generate(self, request: Request) -> Reply | Failed:
-        """One reply. Whatever the engine raises is the infrastructure's, and so is a reply that never comes."""
-        sampling = request.sampling
-        ids = self.encoder.encode(request.prompt, sampling.prefill)
-        stops = tokens_that_hold(sampling.stop, self.encoder)
-        params = {
-            **self._params,
-            "max_tokens": sampling.max_new_tokens,
-            "stop_token_ids": sorted(stops),
-        }
-        asked = self._client.generate(request_id=uuid4().hex, prompt_ids=list(ids), sampling_params=params)
-        try:
-            output = await asyncio.wait_for(asked, self._deadline)
-        except TimeoutError:
-            return Failed(f"no reply within {self._deadline:g} s")
-        except Exception as error:  # the engines and Ray raise many kinds; a bug of ours is not in there
-            return Failed(f"the engine raised {type(error).__name__}: {error}")
-        return self._reply(output, request, ids, {*stops, self.encoder.tokenizer.eos_token_id})
-
-    def _reply(self, output: Any, request: Request, ids: tuple[int, ...], ends: Collection[int]) -> Reply | Failed:
-        said = tuple(output.token_ids)
-        if output.stop_reason == "aborted" or not said:
-            return Failed(f"the engine ended a reply with {output.stop_reason!r} after {len(said)} tokens")
+    def reply(self, output: Any, request: Request) -> Reply | Failed:
+        """Return the reply in verl's ``TokenOutput``, whose reason to stop doesn't tell an end from a full length."""
+        tokens, sampling = tuple(output.token_ids), request.sampling
+        if output.stop_reason == "aborted" or not tokens:
+            return Failed(f"the engine ended a reply with {output.stop_reason!r} after {len(tokens)} tokens")
+        ends = {*tokens_that_hold(sampling.stop, self.encoder), self.encoder.tokenizer.eos_token_id}
         return Reply(
-            text=self.encoder.decode(said),
-            prefix=request.sampling.prefill,
-            truncated=len(said) >= request.sampling.max_new_tokens and said[-1] not in ends,
-            prompt_ids=ids,
-            ids=said,
+            text=self.encoder.decode(tokens),
+            prefix=sampling.prefill,
+            truncated=len(tokens) >= sampling.max_new_tokens and tokens[-1] not in ends,
+            prompt_ids=self.encoder.encode(request.prompt, sampling.prefill),
+            ids=tokens,
             logprobs=tuple(output.log_probs or ()),
         )

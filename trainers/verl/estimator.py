@@ -15,6 +15,6 @@ from verl.trainer.ppo.core_algos import register_adv_est
 def advantages_as_they_are(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A sample's reward, which stands at its last token, for each of its trained tokens: advantages and returns."""
+    """Return each sample's reward, which is at its last token, for all of its trained tokens: advantages and returns."""
     advantages_BT = token_level_rewards.sum(dim=-1, keepdim=True) * response_mask
     return advantages_BT, advantages_BT

@@ -415,7 +415,7 @@ def test_replies_have_their_share_of_a_models_room():
 def test_the_small_model_plays_a_game(run):
     pytest.importorskip("transformers", reason="a real model plays")
     from benchmarks.evaluation.contestants import Loading, contestant
-    from trainers.first_run.downloads import SMALL_MODEL
+    from trainers.small_model import SMALL_MODEL
 
     it = run(limit=1, tasks=("creative_writing",))
     found = alignment.items(it)

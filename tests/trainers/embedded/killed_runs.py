@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.trainers import tiny_runs
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.display import Display
 from trainers.settings import from_dict
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from spy_env import Stage
 from tests.trainers import tiny_world
-from trainers.embedded.config import Config
+from trainers.config import Config
 from trainers.embedded.policy import Policy
+from trainers.embedded.policy import policy_of as built
 from trainers.engines import Request, Sampling
 from trainers.engines.encoder import Encoder
 from trainers.samples import Sample
@@ -20,7 +21,7 @@ ADVANTAGES = (1.0, -0.5, 0.3, -1.0, 0.7, -0.2, 0.4, -0.9)
 
 def policy_of(folder: str, **groups: Any) -> Policy:
     """A policy with the defaults, but for nested settings such as ``train={"seed": 1}``."""
-    return Policy(from_dict(Config, groups, "test"), folder)
+    return built(from_dict(Config, groups, "test"), folder)
 
 
 def sample(number: int, prompt: str = "plum", ids: tuple[int, ...] = (5,), **fields: Any) -> Sample:
@@ -49,7 +50,7 @@ def samples() -> list[Sample]:
 
 def played(policy: Policy) -> list[Sample]:
     """Eight replies sampled from the policy."""
-    sampling = Sampling(8, policy.config.rollout.temperature)
+    sampling = Sampling(8, policy.temperature)
     asked = [Request(PROMPTS[i % 3], f"seed/{i}", sampling) for i in range(len(ADVANTAGES))]
     return [
         sample(i, ids=reply.ids, prompt_ids=reply.prompt_ids, logprobs=reply.logprobs)

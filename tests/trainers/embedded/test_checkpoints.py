@@ -16,7 +16,7 @@ pytest.importorskip("tyro", reason="the command reads its flags with it")
 from spy_env import read_games
 from tests.trainers import tiny_runs, tiny_world
 from trainers.embedded import command
-from trainers.embedded.config_file import read_config
+from trainers.settings import read_config
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +155,8 @@ CHANGES = {
     "--game.words": {"game": {"words": 7}},
     "--game.task": {"game": {"task": "summarization"}},
     "--game.wrong": {"game": {"wrong": -0.5}},
-    "--game.schedule": {"game": {"schedule": "detection"}},
-    "--game.alpha": {"game": {"alpha": 0.5}},
+    "--algo.schedule": {"algo": {"schedule": "detection"}},
+    "--algo.alpha": {"algo": {"alpha": 0.5}},
     "--ds.lora.rank": {"ds": {"lora": {"rank": 2}}},
     "--train.seed": {"train": {"seed": 7}},
     "--rollout.batch_size": {"rollout": {"batch_size": 2}},
@@ -176,10 +176,10 @@ def test_going_on_with_what_baselines_and_weights_depend_on_changed_is_refused_b
 
 def test_a_checkpoint_of_another_version_is_refused(place, copied):
     progress = copied / "checkpoints" / "step_6" / "progress.json"
-    progress.write_text(progress.read_text(encoding="utf-8").replace('"version": 2', '"version": 99'), encoding="utf-8")
+    progress.write_text(progress.read_text(encoding="utf-8").replace('"version": 3', '"version": 99'), encoding="utf-8")
     with pytest.raises(
         ValueError,
-        match=r"step_6 is of checkpoint version 99; this package reads version 2. Go on with the spy-env that made it",
+        match=r"step_6 is of checkpoint version 99; this package reads version 3. Go on with the spy-env that made it",
     ):
         tiny_runs.run(resumed(place))
 

@@ -2,21 +2,19 @@
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 
 from spy_env import PRESETS, RewardRules, Rules, Stage
+from trainers import settings
+from trainers.config import Actor, Adam, Algo, Ckpt, Config, Ds, Eval, GameConfig, Lora, Rollout, StageSampling, Train
 from trainers.curriculum import Schedule
-from trainers.embedded import config as config_module
 from trainers.embedded.command import main, parse
-from trainers.embedded.config import Actor, Adam, Config, GameConfig, Rollout, StageSampling
-from trainers.embedded.config_file import read_config
-from trainers.embedded.loss import LossRules
 from trainers.engines import Sampling
+from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
-SHIPPED = sorted(file.stem for file in (Path(config_module.__file__).parents[1] / "first_run").glob("*.toml"))
+SHIPPED = sorted(file.stem for file in settings.SHIPPED.glob("*.toml"))
 
 
 def written(folder, text, name="run.toml"):
@@ -27,14 +25,17 @@ def written(folder, text, name="run.toml"):
 
 def test_the_defaults_are_the_papers():
     config = Config()
-    assert config.rules == Rules()
-    assert config.reward_rules == PRESETS["spyrl"] == RewardRules()
-    assert config.schedule == Schedule()
-    assert config.loss_rules == LossRules(0.2, 0.001, "token-mean", "token")
+    assert config.game.rules == Rules()
+    assert config.game.reward_rules == PRESETS["spyrl"] == RewardRules()
+    assert config.start_curriculum().schedule == Schedule()
+    assert (config.actor.eps_clip, config.algo.kl.init_coef, config.actor.loss_agg_mode, config.actor.ratio) == (
+        *(0.2, 0.001, "token-mean"),
+        "token",
+    )
     assert config.sampling == {P: Sampling(512), D: Sampling(512)}
     assert config.actor.adam == Adam(1e-6, (0.9, 0.95))
     assert (config.train.batch_size, config.train.max_epochs) == (None, 1)  # one update an iteration
-    assert (config.game.rae, config.game.alpha) == (True, 0.9)
+    assert (config.algo.rae, config.algo.alpha) == (True, 0.9)
 
 
 def test_no_arguments_give_the_defaults():
@@ -51,7 +52,7 @@ def test_games_are_samples_by_players(documents, samples, players, games):
 
 def test_a_preset_holds_where_no_price_is_given():
     config = Config(GameConfig(rewards="vision_zero", abstain=0.0, lam=0.3))
-    assert config.reward_rules == replace(PRESETS["vision_zero"], abstain=0.0, lam=0.3)
+    assert config.game.reward_rules == replace(PRESETS["vision_zero"], abstain=0.0, lam=0.3)
 
 
 def test_a_stage_samples_as_it_is_told_and_else_as_all():
@@ -68,6 +69,7 @@ def test_the_chat_template_is_told_json():
 TOML = """
 [game]
 players = 4
+[algo]
 cycle = [4, 2]
 rae = false
 [rollout]
@@ -78,8 +80,9 @@ lr = 1  # a whole number is a number
 betas = [0.9, 0.99]
 """
 AS_TOML = Config(
-    GameConfig(players=4, cycle=(4, 2), rae=False),
+    GameConfig(players=4),
     Actor(adam=Adam(1, (0.9, 0.99))),
+    Algo(cycle=(4, 2), rae=False),
     rollout=Rollout(n_samples_per_prompt=8, detection=StageSampling(6, stop="}")),
 )
 
@@ -103,9 +106,9 @@ EVERYTHING_ELSE = Config(
     ),
     Actor("elsewhere", Adam(3e-7, (0.5, 0.25)), ratio="sequence", loss_agg_mode="seq-mean-token-mean"),
     rollout=Rollout(7, 6, performing=StageSampling(3, 'a "quoted" prefix\n', "ü")),
-    train=config_module.Train(max_minutes=9.5, batch_size=2),
-    eval=config_module.Eval(3, 4),
-    ds=config_module.Ds(config_module.Lora(4, 8, "q_proj,v_proj"), "bf16"),
+    train=Train(max_minutes=9.5, batch_size=2),
+    eval=Eval(3, 4),
+    ds=Ds(Lora(4, 8, "q_proj,v_proj"), "bf16"),
 )
 
 
@@ -113,25 +116,25 @@ EVERYTHING_ELSE = Config(
 def test_what_a_run_writes_down_reads_back_as_the_very_same_config(config, tmp_path):
     again = read_config(written(tmp_path, json.dumps({"config": asdict(config)}), "config.json"))
     assert again == config
-    assert (type(again.game.cycle), type(again.actor.adam.betas)) == (tuple, tuple)
+    assert (type(again.algo.cycle), type(again.actor.adam.betas)) == (tuple, tuple)
     assert asdict(again) == asdict(config)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[game]\nplayer = 4", r"run.toml: game: unknown \['player'\]; GameConfig knows \['abstain', "),
-        ("[games]\n[games.x]", r"run.toml: unknown \['games'\]; Config knows \['actor', 'algo', 'ckpt', 'data'"),
-        ("[actor.adam]\nrate = 1.0\nlr = 1.0", r"run.toml: actor: adam: unknown \['rate'\]; Adam knows \['betas'"),
+        ("[game]\nplayer = 4", r"run.toml: unknown game.player; game knows \['abstain', "),
+        ("[games]\n[games.x]", r"run.toml: unknown games; a config knows \['actor', 'algo', 'ckpt', 'data'"),
+        ("[actor.adam]\nrate = 1.0\nlr = 1.0", r"run.toml: unknown actor.adam.rate; actor.adam knows \['betas'"),
         ("game = 3", "run.toml: game is 3; give a group of settings"),
-        ("[train]\niterations = '12'", "run.toml: train: iterations is '12'; it takes int"),
+        ("[train]\niterations = '12'", "run.toml: train.iterations is '12'; it takes int"),
         ("[train]\niterations = 1.5", "iterations is 1.5; it takes int"),
         ("[train]\niterations = true", "iterations is True; it takes int"),
         ("[train]\nmax_minutes = '9'", r"max_minutes is '9'; it takes float \| None"),
-        ("[game]\ncycle = [1, 2, 3]", r"game: cycle is \[1, 2, 3\]; it takes tuple\[int, int\]"),
-        ("[game]\ncycle = [1, 0.5]", r"game: cycle is \[1, 0.5\]"),
-        ("[game]\ncycle = 1", r"game: cycle is 1"),
-        ("[game]\nrae = 1", "game: rae is 1; it takes bool"),
+        ("[algo]\ncycle = [1, 2, 3]", r"algo.cycle is \[1, 2, 3\]; it takes tuple\[int, int\]"),
+        ("[algo]\ncycle = [1, 0.5]", r"algo.cycle is \[1, 0.5\]"),
+        ("[algo]\ncycle = 1", r"algo.cycle is 1"),
+        ("[algo]\nrae = 1", "algo.rae is 1; it takes bool"),
         ("[game\n", r"run.toml: Expected"),
     ],
 )
@@ -141,7 +144,8 @@ def test_a_file_that_says_what_nobody_knows_is_refused_by_name(tmp_path, text, m
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", r"run.json: Expecting"), ("[1]", r"run.json is \[1\]; give a group of settings")]
+    ("text", "message"),
+    [("{", r"run.json: Expecting"), ("[1]", r"run.json: the config is \[1\]; give a group of settings")],
 )
 def test_a_json_file_that_is_no_object_is_refused(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
@@ -185,10 +189,10 @@ def test_the_first_run_is_shipped_and_meant_for_a_small_machine():
 @pytest.mark.parametrize("config_flag", [["--config", "FILE"], ["--config=FILE"]])
 def test_the_command_line_goes_over_the_file(tmp_path, config_flag):
     config_flag = [word.replace("FILE", written(tmp_path, TOML)) for word in config_flag]
-    flags = ["--train.seed", "7", *config_flag, "--game.cycle", "1", "9", "--rollout.detection.stop", "]"]
+    flags = ["--train.seed", "7", *config_flag, "--algo.cycle", "1", "9", "--rollout.detection.stop", "]"]
     expected = replace(
         AS_TOML,
-        game=replace(AS_TOML.game, cycle=(1, 9)),
+        algo=replace(AS_TOML.algo, cycle=(1, 9)),
         rollout=replace(AS_TOML.rollout, detection=StageSampling(6, stop="]")),
         train=replace(AS_TOML.train, seed=7),
     )
@@ -220,8 +224,8 @@ def test_flags_have_openrlhfs_names():
         for name in flag.removeprefix("--").split("."):
             found = getattr(found, name)
         assert found == value
-    assert parse(["--ckpt.load_enable", "--game.no_rae"]) == replace(
-        Config(), ckpt=config_module.Ckpt(load_enable=True), game=GameConfig(rae=False)
+    assert parse(["--ckpt.load_enable", "--algo.no_rae"]) == replace(
+        Config(), ckpt=Ckpt(load_enable=True), algo=Algo(rae=False)
     )
 
 

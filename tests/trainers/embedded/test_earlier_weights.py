@@ -15,8 +15,8 @@ pytest.importorskip("peft", reason="adapters are its")
 from tests.trainers import tiny_runs, tiny_world
 from trainers.embedded import opponents
 from trainers.embedded.checkpoints import RunFolder
-from trainers.embedded.opponents import EarlierWeights
-from trainers.embedded.policy import Policy
+from trainers.embedded.opponents import Batch, EarlierWeights
+from trainers.embedded.policy import policy_of
 from trainers.engines import Request, Sampling
 from trainers.engines.local import load_engine
 
@@ -25,6 +25,9 @@ ADAPTATIONS = {
     "full, no reference": {"algo": {"kl": {"init_coef": 0.0}}},
     "lora": {"ds": {"lora": {"rank": 2}}},
 }
+
+
+BATCH = Batch(32, 32768, {})
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(params=ADAPTATIONS)
 def trained(request, place):
-    """A policy that was trained for three iterations, its config, and its run's checkpoints."""
+    """A policy that was trained for three iterations, and its run's checkpoints."""
     groups = {
         **ADAPTATIONS[request.param],
         "train": {"iterations": 3},
@@ -47,10 +50,10 @@ def trained(request, place):
     if not (place / name).exists():
         tiny_runs.run(tiny_runs.config_of(place, place / "model", name, **groups))
     config = tiny_runs.config_of(place, place / "model", name, **groups, ckpt={"load_enable": True})
-    policy = Policy(config, str(place / "model"))
-    folder = RunFolder(config)
-    folder.resume(config, policy)
-    return config, policy, folder
+    policy = policy_of(config, str(place / "model"))
+    folder = RunFolder(config.ckpt)
+    folder.resume(config.without_secrets(), policy)
+    return policy, folder
 
 
 def asked(count=12):
@@ -64,21 +67,21 @@ def texts_and_odds(replies):
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_an_earlier_self_plays_as_it_was(trained, place, step):
-    config, policy, folder = trained
+    policy, folder = trained
     source = place / "model" if step == 0 else folder.checkpoint_of(step)
     expected_texts, expected = texts_and_odds(load_engine(str(source)).generate(asked()))
-    texts, odds = texts_and_odds(EarlierWeights(config, policy, folder.checkpoint_of).engine(step).generate(asked()))
+    texts, odds = texts_and_odds(EarlierWeights(policy, folder.checkpoint_of, BATCH).engine(step).generate(asked()))
     assert texts == expected_texts
     assert odds == pytest.approx(expected, abs=1e-4)
     assert odds != pytest.approx(texts_and_odds(policy.engine.generate(asked()))[1], abs=1e-3)
 
 
 def test_the_learners_weights_optimizer_and_replies_are_the_same_after_others_have_played(trained):
-    config, policy, folder = trained
+    policy, folder = trained
     before = policy.engine.generate(asked())
     state = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
     grads = [parameter.requires_grad for parameter in policy.model.parameters()]
-    earlier = EarlierWeights(config, policy, folder.checkpoint_of)
+    earlier = EarlierWeights(policy, folder.checkpoint_of, BATCH)
     for step in (0, 2, 1, 2):
         earlier.engine(step).generate(asked(2))
     assert all(torch.equal(weight, state[name]) for name, weight in policy.model.state_dict().items())
@@ -87,17 +90,17 @@ def test_the_learners_weights_optimizer_and_replies_are_the_same_after_others_ha
 
 
 def test_the_learners_weights_come_back_when_an_earlier_self_breaks_down(trained):
-    config, policy, folder = trained
+    policy, folder = trained
     state = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
     with pytest.raises(AttributeError):
-        EarlierWeights(config, policy, folder.checkpoint_of).engine(1).generate([None])
+        EarlierWeights(policy, folder.checkpoint_of, BATCH).engine(1).generate([None])
     assert all(torch.equal(weight, state[name]) for name, weight in policy.model.state_dict().items())
 
 
 def test_one_of_the_pool_is_in_memory_at_a_time_and_the_initial_model_is_the_reference_where_there_is_one(
     trained, monkeypatch
 ):
-    config, policy, folder = trained
+    policy, folder = trained
     loaded = []
     whole = opponents.AutoModelForCausalLM.from_pretrained
 
@@ -111,7 +114,7 @@ def test_one_of_the_pool_is_in_memory_at_a_time_and_the_initial_model_is_the_ref
         return model
 
     monkeypatch.setattr(opponents.AutoModelForCausalLM, "from_pretrained", count)
-    earlier = EarlierWeights(config, policy, folder.checkpoint_of)
+    earlier = EarlierWeights(policy, folder.checkpoint_of, BATCH)
     for step in (0, 1, 1, 0, 2, 3):
         earlier.engine(step).generate(asked(2))
         assert len(pooled()) <= 1
@@ -125,14 +128,14 @@ def test_one_of_the_pool_is_in_memory_at_a_time_and_the_initial_model_is_the_ref
 
 
 def test_a_member_of_the_pool_that_is_gone_is_named(trained):
-    config, policy, _ = trained
-    nowhere = EarlierWeights(config, policy, lambda step: Path("nowhere") / f"step_{step}")
+    policy, _ = trained
+    nowhere = EarlierWeights(policy, lambda step: Path("nowhere") / f"step_{step}", BATCH)
     with pytest.raises(ValueError, match=r"step_7 is gone, and --opponents.\* past plays with it"):
         nowhere.engine(7).generate(asked(1))
 
 
 def test_prompts_are_counted_as_the_learner_counts(trained):
-    config, policy, folder = trained
-    earlier = EarlierWeights(config, policy, folder.checkpoint_of).engine(0)
+    policy, folder = trained
+    earlier = EarlierWeights(policy, folder.checkpoint_of, BATCH).engine(0)
     for prompt in tiny_world.played_prompts(2):
         assert earlier.count_tokens(prompt, "x") == policy.engine.count_tokens(prompt, "x")

@@ -33,7 +33,8 @@ def test_a_spy_learns_to_pass_for_a_scripted_civilian_and_its_curve_shows_what_s
     config = tiny_runs.config_of(
         tmp_path,
         model_folder(tmp_path / "model"),
-        game={"schedule": "performing", "voters": "civilians"},
+        game={"voters": "civilians"},
+        algo={"schedule": "performing"},
         opponents={"civilian": "scripted"},
         eval={"games": HELD_OUT, "opponent": "scripted", "steps": 5},
         rollout={"batch_size": 64, "micro_batch_size": 512},

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from spy_env import Stage
-from trainers.embedded.config import Config, Eval, GameConfig, OpponentsConfig
-from trainers.embedded.lineup import drawn_at, kept_for_pool, pool_at, trains
+from trainers.config import Algo, Config, Eval, GameConfig, OpponentsConfig
+from trainers.embedded.lineup import check, drawn_at, pool_at, trains
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 REFUSED = {
@@ -32,7 +32,7 @@ REFUSED = {
 def test_opponents_that_can_not_play_are_refused_with_the_way_out(what):
     opponents, game, message = REFUSED[what]
     with pytest.raises(ValueError, match=message):
-        Config(game=GameConfig(**game), opponents=OpponentsConfig(**opponents))
+        check(Config(game=GameConfig(**game), opponents=OpponentsConfig(**opponents)))
 
 
 NOTHING_TO_TRAIN = [
@@ -53,26 +53,30 @@ def test_a_stage_that_trains_nothing_is_refused_under_every_schedule_that_comes_
     other = P if empty is D else D
 
     def config():
-        return Config(game=GameConfig(voters=voters, schedule=schedule), opponents=OpponentsConfig(**opponents))
+        return Config(
+            game=GameConfig(voters=voters), algo=Algo(schedule=schedule), opponents=OpponentsConfig(**opponents)
+        )
 
     if schedule == other:
-        assert config().learner_roles
+        check(config())
         return
     role, player = next(iter(opponents.items()))
     with pytest.raises(
         ValueError,
-        match=f"--opponents.{role} {player}.*--game.voters {voters} .*nothing that {empty} trains, and --game.schedule {schedule} comes to it; choose --game.schedule {other}",
+        match=f"--opponents.{role} {player}.*--game.voters {voters} .*nothing that {empty} trains, and --algo.schedule {schedule} comes to it; choose --algo.schedule {other}",
     ):
-        config()
+        check(config())
 
 
 @pytest.mark.parametrize("opponents", [{}, {"spy": "past"}])
 @pytest.mark.parametrize("voters", ["all", "civilians", "referees"])
 @pytest.mark.parametrize("schedule", ["hysteresis", "cycle", "joint", "performing", "detection"])
 def test_an_opponent_who_is_the_spy_leaves_both_stages_to_train(opponents, voters, schedule):
-    config = Config(game=GameConfig(voters=voters, schedule=schedule), opponents=OpponentsConfig(**opponents))
+    config = Config(
+        game=GameConfig(voters=voters), algo=Algo(schedule=schedule), opponents=OpponentsConfig(**opponents)
+    )
     assert config.opponent_of == opponents
-    assert config.learner_roles == tuple(role for role in ("spy", "civilian", "referee") if role not in opponents)
+    check(config)
 
 
 def test_the_spys_vote_trains_nothing_and_referees_do_not_perform():
@@ -92,8 +96,8 @@ def test_the_spys_vote_trains_nothing_and_referees_do_not_perform():
 )
 def test_an_opponent_that_can_not_make_a_curve_is_refused(opponent, games, message):
     with pytest.raises(ValueError, match=message):
-        Config(eval=Eval(games=games, opponent=opponent))
-    Config(eval=Eval(games=4, opponent="initial"))
+        check(Config(eval=Eval(games=games, opponent=opponent)))
+    check(Config(eval=Eval(games=4, opponent="initial")))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +128,7 @@ def test_every_member_of_the_pool_is_met_and_the_draw_is_the_seeds_and_the_itera
 @pytest.mark.parametrize("save_steps", [1, 4])
 def test_what_is_kept_after_a_checkpoint_is_what_later_iterations_may_meet(save_steps):
     for saved in range(1, 30):
-        kept = kept_for_pool(["scripted", "past"], saved, save_steps, 3)
+        kept = pool_at(saved + 1, save_steps, 3)
         next_save = (saved // save_steps + 1) * save_steps
         may_meet = {member for step in range(saved + 1, next_save + 1) for member in pool_at(step, save_steps, 3)}
         assert set(kept) == may_meet
-    assert kept_for_pool(["initial"], 8, 4, 3) == ()

@@ -13,8 +13,8 @@ pytest.importorskip("peft", reason="the policy imports it")
 pytest.importorskip("tensorboard", reason="its queue must not grow")
 
 from tests.trainers import tiny_runs, tiny_world
-from trainers.embedded.clock import Clock
 from trainers.embedded.display import Display
+from trainers.embedded.loop import Clock
 
 STATM = Path("/proc/self/statm")
 PAGE = 4096
@@ -62,7 +62,7 @@ def test_memory_is_flat_from_iteration_50_to_200(tmp_path):
 def clock(monkeypatch):
     """A clock of ten minutes that began at 0, and how to move time on."""
     now = [0.0]
-    monkeypatch.setattr("trainers.embedded.clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("trainers.embedded.loop.time.monotonic", lambda: now[0])
     return Clock(10.0), lambda seconds: now.__setitem__(0, now[0] + seconds)
 
 

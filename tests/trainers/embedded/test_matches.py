@@ -7,10 +7,10 @@ import pytest
 from spy_env import RewardRules, Stage
 from tests.trainers.engines.counting_engine import CountingEngine
 from tests.trainers.made_games import dealt, voted
-from trainers.embedded.matches import CIVILIANS, SELF_PLAY, SPY, file_of, measure_against, measure_all, seatings_of
+from trainers.embedded.evaluation import CIVILIANS, SELF_PLAY, SPY, file_of, matches_of, measure_against, measure_all
 from trainers.engines import Sampling
 from trainers.metrics import Estimate, measure
-from trainers.rollout import Seating
+from trainers.rollout import SeatPolicies
 
 SAMPLING = {Stage.PERFORMING: Sampling(20), Stage.DETECTION: Sampling(10)}
 RULES = RewardRules()
@@ -19,18 +19,18 @@ RULES = RewardRules()
 @pytest.mark.parametrize("voters", ["all", "civilians", "referees"])
 def test_the_opponent_plays_every_role_that_the_learner_does_not(voters):
     learner, opponent = CountingEngine(), CountingEngine()
-    seatings = seatings_of(Seating(learner, SAMPLING), opponent)
+    matches = matches_of(SeatPolicies(learner, SAMPLING), opponent)
     game = dealt(spy="player_3", voters=voters, referees=2)
     seats = dict.fromkeys([*game.players, *game.voters])
     played_by_the_learner = {
-        kind: {seat for seat in seats if seating.engine_of(game, seat) is learner} for kind, seating in seatings.items()
+        kind: {seat for seat in seats if seating.engine_of(game, seat) is learner} for kind, seating in matches.items()
     }
     assert played_by_the_learner == {
         SELF_PLAY: set(seats),
         SPY: {"player_3"},
         CIVILIANS: set(seats) - {"player_3"},
     }
-    assert list(seatings_of(Seating(learner, SAMPLING), None)) == [SELF_PLAY]
+    assert list(matches_of(SeatPolicies(learner, SAMPLING), None)) == [SELF_PLAY]
 
 
 def test_files_of_matches_end_with_their_iteration_and_self_plays_keep_their_names():

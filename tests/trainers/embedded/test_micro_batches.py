@@ -11,9 +11,8 @@ pytest.importorskip("torch", reason="samples are computed with it")
 pytest.importorskip("transformers", reason="samples are encoded with it")
 
 from tests.trainers.embedded import policies
-from trainers.embedded.config import Config
-from trainers.embedded.logprobs import fed, tree_of
-from trainers.embedded.micro_batches import padded_batches, tree_batches
+from trainers.config import Config
+from trainers.embedded.logprobs import fed, padded_batches, tree_batches, tree_of
 from trainers.engines.prefix_tree import BUSY
 from trainers.settings import from_dict
 

@@ -34,8 +34,8 @@ def rows(folder):
 
 @pytest.mark.parametrize("schedule", STAGES)
 def test_each_schedule_trains_the_stages_that_it_says(model, tmp_path, schedule):
-    game = {"schedule": schedule, "cycle": [1, 1]}
-    result = tiny_runs.run(tiny_runs.config_of(tmp_path, model, game=game, **NO_EVALUATION))
+    algo = {"schedule": schedule, "cycle": [1, 1]}
+    result = tiny_runs.run(tiny_runs.config_of(tmp_path, model, algo=algo, **NO_EVALUATION))
     metrics = rows(result.folder)
     assert [row["stage"] for row in metrics] == STAGES[schedule]
     # three games of four: every performance, and the votes of all but the spy
@@ -47,8 +47,8 @@ def test_each_schedule_trains_the_stages_that_it_says(model, tmp_path, schedule)
 
 @pytest.mark.parametrize(("voters", "samples"), [("all", 9), ("civilians", 9), ("referees", 15)])
 def test_each_voter_rule_trains_the_votes_that_it_says(model, tmp_path, voters, samples):
-    game = {"schedule": "detection", "voters": voters, "referees": 5}
-    result = tiny_runs.run(tiny_runs.config_of(tmp_path, model, game=game, **NO_EVALUATION))
+    groups = {"game": {"voters": voters, "referees": 5}, "algo": {"schedule": "detection"}, **NO_EVALUATION}
+    result = tiny_runs.run(tiny_runs.config_of(tmp_path, model, **groups))
     assert [row["num_samples"] for row in rows(result.folder)] == [samples, samples]
     roles = {"all": {"civilian", "spy"}, "civilians": {"civilian"}, "referees": {"referee"}}[voters]
     first = rows(result.folder)[0]
@@ -58,8 +58,8 @@ def test_each_voter_rule_trains_the_votes_that_it_says(model, tmp_path, voters, 
 def test_role_baselines_move_in_both_stages_and_count_only_where_wanted(model, tmp_path):
     made = {}
     for rae in (True, False):
-        game = {"schedule": "cycle", "cycle": [1, 1], "rae": rae}
-        result = tiny_runs.run(tiny_runs.config_of(tmp_path, model, f"rae-{rae}", game=game, **NO_EVALUATION))
+        algo = {"schedule": "cycle", "cycle": [1, 1], "rae": rae}
+        result = tiny_runs.run(tiny_runs.config_of(tmp_path, model, f"rae-{rae}", algo=algo, **NO_EVALUATION))
         made[rae] = rows(result.folder)
         baselines = [row[f"game/baseline/{tiny_world.TASK}/4/spy"] for row in made[rae]]
         assert baselines[0] != baselines[1]  # after detection, and after performing

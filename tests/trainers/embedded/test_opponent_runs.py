@@ -17,8 +17,8 @@ from spy_env.players import scripted_player
 from tests.trainers import tiny_runs, tiny_world
 from trainers.embedded import command
 from trainers.embedded.display import Display
+from trainers.embedded.evaluation import measure_against
 from trainers.embedded.lineup import drawn_at
-from trainers.embedded.matches import measure_against
 from trainers.engines import Request, Sampling
 from trainers.engines.local import load_engine
 

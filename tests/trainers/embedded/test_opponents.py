@@ -16,15 +16,16 @@ from spy_env.observations import read_results
 from spy_env.players import scripted_player
 from tests.chat_server import says
 from tests.trainers import tiny_models, tiny_runs, tiny_world
+from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.lineup import drawn_at
-from trainers.embedded.opponents import Opponents
-from trainers.embedded.policy import Policy
+from trainers.embedded.loop import _opponents
+from trainers.embedded.policy import Policy, policy_of
 from trainers.engines import Request, Sampling
 from trainers.engines.local import load_engine
-from trainers.rollout import GamesFailedError, Seating
+from trainers.rollout import GamesFailedError, SeatPolicies
 
 P, D = Stage.PERFORMING, Stage.DETECTION
-SPY_TO_LEARN = {"game": {"schedule": "performing", "unreadable": -1.0}, "eval": {"games": 0}}
+SPY_TO_LEARN = {"algo": {"schedule": "performing"}, "game": {"unreadable": -1.0}, "eval": {"games": 0}}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_scripted_civilians_play_by_script_and_only_the_spys_replies_are_trained
 def test_against_a_random_spy_the_civilians_train_in_both_stages(place, trained_on):
     groups = {
         "eval": {"games": 0},
-        "game": {"cycle": [1, 1]},
+        "algo": {"cycle": [1, 1]},
         "opponents": {"spy": "random"},
         "train": {"iterations": 2},
     }
@@ -110,7 +111,8 @@ def test_against_a_random_spy_the_civilians_train_in_both_stages(place, trained_
 
 def test_the_learner_may_be_the_jury_alone(place, trained_on):
     groups = {
-        "game": {"schedule": "detection", "voters": "referees", "referees": 2},
+        "algo": {"schedule": "detection"},
+        "game": {"voters": "referees", "referees": 2},
         "opponents": {"spy": "scripted", "civilian": "random"},
         "train": {"iterations": 2},
         "eval": {"games": 0},
@@ -153,18 +155,18 @@ def test_a_frozen_model_plays_the_spy_and_its_folder_stays_as_it_is(place):
 
 def test_the_table_of_an_iteration_seats_the_one_that_is_drawn_for_it(place):
     groups = {"opponents": {"spy": "past", "civilian": "past", "referee": "", "pool": 3}, "ckpt": {"save_steps": 2}}
-    groups["game"] = {"voters": "referees", "referees": 2, "schedule": "detection"}
+    groups |= {"game": {"voters": "referees", "referees": 2}, "algo": {"schedule": "detection"}}
     config = tiny_runs.config_of(place, place / "model", "drawn", **groups)
-    policy = Policy(config, str(place / "model"))
-    others = Opponents(config, policy, lambda step: place / "drawn" / f"step_{step}")
-    seating = Seating(policy.engine, config.sampling, config.data.max_len)
+    policy = policy_of(config, str(place / "model"))
+    others = _opponents(config, policy, RunFolder(config.ckpt))
+    seats = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     for step in range(1, 20):
         drawn = drawn_at(step, 42, 2, 3)
         assert others.names_at(step) == {"spy": f"past:{drawn}", "civilian": f"past:{drawn}"}
-        seated = others.seating_at(seating, step).others
+        seated = others.seats_at(seats, step).others
         assert set(seated) == {"spy", "civilian"}
         assert seated["spy"] is seated["civilian"], "one batch, and one model"
-    assert others.seating_at(seating, 1).others["spy"] is not others.seating_at(seating, 19).others["spy"]
+    assert others.seats_at(seats, 1).others["spy"] is not others.seats_at(seats, 19).others["spy"]
     assert others.of_evaluations is None
 
 

@@ -22,12 +22,12 @@ from tests.trainers import tiny_runs, tiny_world
 from trainers.embedded import checkpoints
 from trainers.embedded.checkpoints import RunFolder
 from trainers.embedded.display import Display
-from trainers.embedded.policy import Policy
+from trainers.embedded.policy import policy_of
 
 ADAPTATIONS = {"full": {}, "lora": {"ds": {"lora": {"rank": 2}}}}
 ROOT = Path(__file__).parents[3]
 TRAIN = (
-    "import json, sys; from trainers.embedded.config import Config; from trainers.settings import from_dict; from tests.trainers import tiny_runs; \
+    "import json, sys; from trainers.config import Config; from trainers.settings import from_dict; from tests.trainers import tiny_runs; \
 tiny_runs.run(from_dict(Config, json.loads(sys.argv[1]), 'test'))"
 )
 
@@ -187,8 +187,8 @@ def test_a_changed_learning_rate_is_used_when_going_on(place, stopped):
     config = tiny_runs.config_of(
         place, place / "model", "stopped", actor={"adam": {"lr": 5e-4}}, ckpt={"load_enable": True}
     )
-    policy = Policy(config, str(place / "model"))
-    RunFolder(config).resume(config, policy)
+    policy = policy_of(config, str(place / "model"))
+    RunFolder(config.ckpt).resume(config.without_secrets(), policy)
     assert [group["lr"] for group in policy.optimizer.param_groups] == [5e-4]
 
 
@@ -207,7 +207,7 @@ def test_evaluations_on_the_way_are_kept_and_those_after_the_checkpoint_are_cut(
     assert all(0 <= row["readable votes"] <= 1 for row in rows)
     shutil.rmtree(stopped / "checkpoints" / "step_3")
     config = tiny_runs.config_of(place, place / "model", "stopped", ckpt={"load_enable": True})
-    RunFolder(config).resume(config, Policy(config, str(place / "model")))
+    RunFolder(config.ckpt).resume(config.without_secrets(), policy_of(config, str(place / "model")))
     assert len((stopped / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()) == 3
     assert not (stopped / "games" / "eval_000003.jsonl").exists()
     assert (stopped / "games" / "eval_before.jsonl").exists()

@@ -16,11 +16,12 @@ from spy_env import Stage, read_games
 from spy_env.masking import OPERATORS
 from tests.trainers import tiny_runs, tiny_world
 from trainers.curriculum import Curriculum
-from trainers.embedded import loop
+from trainers.embedded import policy
 from trainers.embedded.loss import AGGREGATIONS, RATIOS
 from trainers.embedded.policy import Policy
 
 P, D = Stage.PERFORMING, Stage.DETECTION
+REFEREES = {"voters": "referees"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def given(monkeypatch):
             seen.append(dict(zip(keys, advantages, strict=True)))
             return super().update(samples, advantages)
 
-    monkeypatch.setattr(loop, "Policy", Watched)
+    monkeypatch.setattr(policy, "Policy", Watched)
     return seen
 
 
@@ -63,8 +64,7 @@ def by_game(advantages, games):
 
 
 def test_without_rae_the_policy_learns_from_the_rewards_as_they_are(run, given):
-    game = {"schedule": "performing", "voters": "referees", "rae": False}
-    _, games = run(iterations=3, game=game)
+    _, games = run(iterations=3, game=REFEREES, algo={"schedule": "performing", "rae": False})
     for advantages, played in zip(given, games, strict=True):
         rewards = {one.seed: one.rewards(Curriculum().rewards).performing for one in played}
         assert {(seed, seat): value for (_, seed, seat), value in advantages.items()} == {
@@ -73,7 +73,7 @@ def test_without_rae_the_policy_learns_from_the_rewards_as_they_are(run, given):
 
 
 def test_with_rae_every_role_learns_from_what_it_earned_beyond_its_baseline(run, given):
-    metrics, games = run(iterations=3, game={"schedule": "performing", "voters": "referees"})
+    metrics, games = run(iterations=3, game=REFEREES, algo={"schedule": "performing"})
     names = {role: f"game/baseline/{tiny_world.TASK}/4/{role}" for role in ("spy", "civilian")}
     assert metrics[1][names["spy"]]
     for i in (1, 2):
@@ -87,8 +87,8 @@ def test_with_rae_every_role_learns_from_what_it_earned_beyond_its_baseline(run,
 
 @pytest.mark.parametrize("rae", [True, False])
 def test_normalised_performing_gives_every_game_the_same_spread(run, given, rae):
-    game = {"schedule": "performing", "voters": "referees", "rae": rae, "normalise_performing": True}
-    _, games = run(iterations=3, game=game)
+    algo = {"schedule": "performing", "rae": rae, "normalise_performing": True}
+    _, games = run(iterations=3, game=REFEREES, algo=algo)
     spreads = [
         (sum(value**2 for value in values) / 4) ** 0.5
         for advantages, played in zip(given, games, strict=True)
@@ -100,9 +100,9 @@ def test_normalised_performing_gives_every_game_the_same_spread(run, given, rae)
 
 @pytest.mark.parametrize("schedule", ["detection", "performing", "joint"])
 def test_shuffled_advantages_are_dealt_out_within_each_stage(run, given, schedule):
-    game = {"schedule": schedule, "voters": "referees", "referees": 6}
-    run("shuffled", game={**game, "shuffle_advantages": True})
-    run("right", game=game)
+    game = {"voters": "referees", "referees": 6}
+    run("shuffled", game=game, algo={"schedule": schedule, "shuffle_advantages": True})
+    run("right", game=game, algo={"schedule": schedule})
     shuffled, right = given
     assert list(shuffled) == list(right)
     assert shuffled != right
@@ -115,8 +115,8 @@ def test_shuffled_advantages_are_dealt_out_within_each_stage(run, given, schedul
 
 def test_a_run_with_shuffled_advantages_that_was_stopped_goes_on_to_the_same_bytes(model, tmp_path):
     def start(output, iterations, **ckpt):
-        game = {"shuffle_advantages": True, "schedule": "joint"}
-        groups = {"game": game, "train": {"iterations": iterations}, "ckpt": ckpt, "eval": {"games": 0}}
+        algo = {"shuffle_advantages": True, "schedule": "joint"}
+        groups = {"algo": algo, "train": {"iterations": iterations}, "ckpt": ckpt, "eval": {"games": 0}}
         tiny_runs.run(tiny_runs.config_of(tmp_path, model, output, **groups))
 
     start("whole", 4)
@@ -126,8 +126,8 @@ def test_a_run_with_shuffled_advantages_that_was_stopped_goes_on_to_the_same_byt
 
 
 def test_a_checkpoint_keeps_the_switches_and_the_seed_that_shuffles(model, tmp_path):
-    game = {"shuffle_advantages": True, "normalise_performing": True}
-    config = tiny_runs.config_of(tmp_path, model, game=game, train={"iterations": 1, "seed": 7}, eval={"games": 0})
+    algo = {"shuffle_advantages": True, "normalise_performing": True}
+    config = tiny_runs.config_of(tmp_path, model, algo=algo, train={"iterations": 1, "seed": 7}, eval={"games": 0})
     tiny_runs.run(config)
     progress = json.loads((tmp_path / "run" / "checkpoints" / "step_1" / "progress.json").read_text(encoding="utf-8"))
     kept = Curriculum.from_json(json.dumps(progress["curriculum"]))
@@ -156,14 +156,14 @@ def test_three_to_eight_play(run, players):
         "rollout": {"n_samples_per_prompt": players, "batch_size": 2, "max_new_tokens": 4},
         "data": {"max_len": 96},
     }
-    metrics, games = run(iterations=2, game={"players": players, "schedule": "cycle", "cycle": [1, 1]}, **sizes)
+    metrics, games = run(iterations=2, game={"players": players}, algo={"schedule": "cycle", "cycle": [1, 1]}, **sizes)
     assert [row["num_samples"] for row in metrics] == [2 * (players - 1), 2 * players]
     assert {len(one.votes()) for played in games for one in played} == {players}
 
 
 def test_hysteresis_goes_by_the_averages_and_a_cycle_by_the_count(run):
-    def stages(output, **game):
-        return [row["stage"] for row in run(output, 5, game=game)[0]]
+    def stages(output, **algo):
+        return [row["stage"] for row in run(output, 5, algo=algo)[0]]
 
     asked = {"schedule": "hysteresis", "k_min": 1, "rho": 0.0}
     # thresholds that every batch meets in both stages, and ones that none does
@@ -183,7 +183,8 @@ def test_ratio_and_aggregation_change_the_update_and_not_the_games(run, mode):
     made = {
         value: run(
             value,
-            game={"schedule": "performing", "voters": "referees"},
+            game=REFEREES,
+            algo={"schedule": "performing"},
             actor={"adam": {"lr": 1e-2}, mode: value},
             train={"max_epochs": 2},
         )

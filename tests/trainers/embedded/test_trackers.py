@@ -16,6 +16,7 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="the policy imports it")
 
 from tests.trainers import tiny_runs, tiny_world
+from trainers.config import Config
 from trainers.disk import read_log
 from trainers.embedded import trackers
 from trainers.embedded.display import Display
@@ -128,8 +129,8 @@ def test_tensorboard_holds_every_iteration_of_a_stopped_run_once(place, run):
 
 def test_tensorboard_files_are_on_the_disk_after_each_iteration(tmp_path):
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    config = from_dict(trackers.Config, {"logger": {"tensorboard_dir": str(tmp_path / "board")}}, "test")
-    with trackers.opened(config, tmp_path, 0) as tell:
+    config = from_dict(Config, {"logger": {"tensorboard_dir": str(tmp_path / "board")}}, "test")
+    with trackers.opened(config.logger, config.without_secrets(), tmp_path, 0) as tell:
         tell(1, {"reward": 0.5})
         board = accumulators.EventAccumulator(str(tmp_path / "board"))
         board.Reload()
@@ -211,11 +212,11 @@ def test_what_wandb_refuses_is_said_with_the_way_out_and_the_folder_is_still_fre
 @pytest.mark.parametrize(
     ("package", "logger", "message"),
     [
-        ("wandb", WANDB, r"--logger.wandb.project needs wandb: pip install 'spy-env\[wandb\]'"),
+        ("wandb", WANDB, r"--logger.wandb.project needs wandb: pip install -e '.\[wandb\]'"),
         (
             "torch.utils.tensorboard",
             {"tensorboard_dir": "board"},
-            r"--logger.tensorboard_dir needs tensorboard: pip install 'spy-env\[train\]'",
+            r"--logger.tensorboard_dir needs tensorboard: pip install -e '.\[train\]'",
         ),
     ],
 )

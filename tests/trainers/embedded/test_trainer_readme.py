@@ -1,18 +1,19 @@
-"""What the trainer's README names is there: flags, files, and a sweep that can be read."""
+"""What the trainer's README names is there: flags, files, and a loop that trains what it says."""
 
 import dataclasses
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="the config of a training needs the train extra")
 
-from trainers.embedded import config as config_module
-from trainers.embedded.config import Config
-from trainers.embedded.sweep import read_sweep
+from trainers.config import Config
+from trainers.embedded import loop
 
-FOLDER = Path(config_module.__file__).parent
+FOLDER = Path(loop.__file__).parent
 TEXT = (FOLDER / "README.md").read_text(encoding="utf-8")
 NAMED = {flag.replace(".no_", ".") for flag in re.findall(r"--[a-z]+\.[a-z_.]*[a-z_]", TEXT)}
 
@@ -41,8 +42,16 @@ def test_every_file_that_is_linked_exists():
         assert (FOLDER / target).exists(), target
 
 
-def test_the_sweep_that_is_shown_can_be_read(tmp_path):
-    (tmp_path / "sweep.toml").write_text(re.search(r"```toml\n(.*?)```", TEXT, re.DOTALL)[1], encoding="utf-8")
-    sweep = read_sweep(str(tmp_path / "sweep.toml"), Config())
-    assert [run.config.game.rae for run in sweep.runs[:3]] == [True, False, True]
-    assert len(sweep.runs) == 9
+def test_the_loop_that_is_shown_trains_every_setting_with_every_seed_and_begins_none_anew(tmp_path):
+    pytest.importorskip("tyro", reason="the command reads its flags with it")
+    from trainers.embedded.command import parse
+
+    (tmp_path / "outputs/masks/0.2-seed_1/final").mkdir(parents=True)
+    script = "spyrl() { echo $@; }\n" + re.search(r"```bash\n(for .*?)```", TEXT, re.DOTALL)[1]
+    ran = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    *lines, inspected = map(shlex.split, ran.stdout.splitlines())
+    runs = [parse(line[1:]) for line in lines if line[0] == "train"]
+    expected = {(share, seed) for share in (0.1, 0.2, 0.4) for seed in range(3)} - {(0.2, 1)}
+    assert {(run.game.mask_fraction, run.train.seed) for run in runs} == expected
+    assert len({run.ckpt.output_dir for run in runs}) == len(runs) == len(expected)
+    assert inspected == ["inspect", "outputs/masks/0.2-seed_1"]

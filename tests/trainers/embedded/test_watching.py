@@ -15,8 +15,8 @@ from spy_env.diagnostics import diagnose
 from tests.simulated_games import games
 from tests.trainers import tiny_runs, tiny_world
 from trainers.disk import read_log
-from trainers.embedded import watching
-from trainers.embedded.watching import Watch, last_games
+from trainers.embedded import loop as watching
+from trainers.embedded.loop import Watch, last_games
 from trainers.inspection.revoting import revoted_lead
 from trainers.inspection.runs import read_runs
 
@@ -31,7 +31,8 @@ def place(tmp_path_factory):
 
 
 def watch_of(place, said, **train):
-    return Watch(tiny_runs.config_of(place, place / "model", train=train), said.append)
+    config = tiny_runs.config_of(place, place / "model", train=train)
+    return Watch(config.train.iterations, config.games_per_iteration, said.append)
 
 
 def test_each_iteration_logs_what_the_games_so_far_say(place):

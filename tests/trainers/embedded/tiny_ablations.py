@@ -2,7 +2,7 @@
 
 All begin with one model, taught by example until it finds two spies in five on scripted results, and to give itself
 away as a spy: it then says "nothing" seven times in ten. First each stage is learned alone, the other played by
-script. Then the model plays all seats, as a sweep of the command, and is measured against the scripts afterwards.
+script. Then the model plays all seats, in a run of the command per setting and seed, and is measured against the scripts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from spy_env.seats import number_of
 from tests.trainers import tiny_world
 from tests.trainers.embedded.tiny_learning import config_for, detection_accuracy, learn
 from tests.trainers.tiny_world import NOTHING, TASK, WORDS, HalfScripted, documents, said
+from trainers.config import Config
 from trainers.embedded import command
-from trainers.embedded.config import Config
-from trainers.embedded.config_file import read_config
 from trainers.engines import Engine
 from trainers.engines.local import load_engine
 from trainers.metrics import average
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import Seating, play_games
+from trainers.rollout import SeatPolicies, rollout
+from trainers.settings import read_config
 
 P, D = Stage.PERFORMING, Stage.DETECTION
 TELLS, SLIPS = 0.7, 0.05  # how often the taught model says "nothing" as a spy, and as a civilian
@@ -142,20 +142,23 @@ def alone(model: Path, seeds: Sequence[int], most: int | None) -> list[list[str]
 
 
 def self_play(folder: Path, model: Path, seeds: Sequence[int], most: int | None, deals: int) -> list[list[str]]:
-    """A sweep of the command; then every final model measured against the scripts, over seeds."""
+    """Train every setting with every seed by the command; then measure each final model against the scripts."""
     iterations = min(SELF_PLAY_ITERATIONS, most or SELF_PLAY_ITERATIONS)
     if not (folder / "documents.jsonl").exists():
         lines = [json.dumps({"id": document.id, "text": document.text}) for document in documents(2000)]
         (folder / "documents.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "common.json").write_text(json.dumps(_settings(folder, model, iterations)), encoding="utf-8")
-    settings = {name: {"game": game} for name, game in SETTINGS.items()}
-    (folder / "sweep.json").write_text(json.dumps({"seeds": list(seeds), "settings": settings}), encoding="utf-8")
-    if command.main(["--config", str(folder / "common.json"), "--sweep", str(folder / "sweep.json")]):
-        raise SystemExit("a run failed; see the sweep's table")
+    for name, algo in SETTINGS.items():
+        row = _settings(folder, model, iterations)
+        (folder / "setting.json").write_text(json.dumps({**row, "algo": row["algo"] | algo}), encoding="utf-8")
+        for seed in seeds:
+            output = folder / "runs" / name / f"seed_{seed}"
+            flags = ["--train.seed", str(seed), "--ckpt.output_dir", str(output), "--ckpt.load_enable"]
+            if not (output / "final").exists() and command.main(["--config", str(folder / "setting.json"), *flags]):
+                raise SystemExit(f"{output} failed")
     config = _config(folder, model)
     rows = [["before", *(f"{value:.3f}" for value in measured(load_engine(str(model)), config, deals))]]
     for name in SETTINGS:
-        runs = [folder / "sweep" / name / f"seed_{seed}" / "final" for seed in seeds]
+        runs = [folder / "runs" / name / f"seed_{seed}" / "final" for seed in seeds]
         values = [measured(load_engine(str(run)), config, deals) for run in runs]
         rows.append([name, *(str(average(column)) for column in zip(*values, strict=True))])
     return rows
@@ -165,15 +168,15 @@ def _settings(folder: Path, model: Path, iterations: int = 1) -> dict[str, Any]:
     return {
         "game": {
             **{"task": TASK, "players": tiny_world.RULES.players, "voters": "referees", "referees": 8},
-            **{"schedule": "cycle", "cycle": [5, 5], "unreadable": -1.0},
+            "unreadable": -1.0,
         },
         "actor": {"model_name_or_path": str(model), "adam": {"lr": 5e-4}},
-        "algo": {"kl": {"init_coef": 0.02}},
+        "algo": {"schedule": "cycle", "cycle": [5, 5], "kl": {"init_coef": 0.02}},
         "rollout": {"batch_size": 24, "n_samples_per_prompt": 4, "max_new_tokens": 6, "micro_batch_size": 512},
         "train": {"iterations": iterations, "micro_batch_size": 512},
         "data": {"documents": str(folder / "documents.jsonl"), "max_len": 90},
         "eval": {"games": 24},
-        "ckpt": {"output_dir": str(folder / "sweep"), "save_steps": 20, "max_num": 1},
+        "ckpt": {"save_steps": 20, "max_num": 1},
     }
 
 
@@ -197,12 +200,12 @@ def measured(engine: Engine, config: Config, deals: int) -> tuple[float, float, 
 def _played(engine: Engine, config: Config, learned: Stage, deals: int) -> list[Game]:
     """The same deals on documents never trained on, the other stage played by script."""
     script = tiny_world.say_whether_anything_is_hidden if learned is D else tiny_world.vote_for_one_without_the_mark
-    seating = Seating(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
+    seats = SeatPolicies(HalfScripted(engine, script, learned), config.sampling, config.data.max_len)
     games = [
-        deal_to_fit(document, TASK, config.rules, f"measured/{i}", None, seating.room)
+        deal_to_fit(document, TASK, config.game.rules, f"measured/{i}", None, seats.budget)
         for i, document in enumerate(documents(deals, seed=99))
     ]
-    return [played.game for played in play_games(games, seating)]
+    return [played.game for played in rollout(games, seats)]
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

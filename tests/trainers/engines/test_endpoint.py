@@ -14,7 +14,7 @@ from tests.chat_server import Answer, Endpoint, says
 from trainers import play
 from trainers.engines import Failed, Request, Sampling
 from trainers.engines.endpoint import EndpointEngine
-from trainers.rollout import RETRIES, GamesFailedError, Seating, play_games
+from trainers.rollout import RETRIES, GamesFailedError, SeatPolicies, rollout
 
 pytest.importorskip("openai", reason="endpoints are asked through OpenAI's client")
 
@@ -76,7 +76,7 @@ def test_an_empty_key_is_no_key(serve):
 def test_a_prefill_is_left_out_and_none_is_recorded(serve):
     server = serve(lambda *_: FINE)
     sampling = {stage: Sampling(20, prefill=r"\boxed{", stop="}") for stage in SAMPLING}
-    (played,) = play_games(games(TEXTS[0]), Seating(engine_of(server), sampling))
+    (played,) = rollout(games(TEXTS[0]), SeatPolicies(engine_of(server), sampling))
     assert all([message["role"] for message in sent["messages"]] == ["user"] for sent in server.received)
     assert {reply.prefix for stage in SAMPLING for reply in played.game.replies[stage].values()} == {""}
     assert set(played.game.votes().values()) == {"player_1"}
@@ -170,7 +170,7 @@ def test_a_game_is_played_again_from_the_same_deal_as_if_nothing_had_been(serve)
     stumbling = serve(fails_the_spies)
     steady = serve(lambda *_: FINE)
     after_trouble, undisturbed = (
-        [to_json(played.game) for played in play_games(games(*TEXTS), Seating(engine_of(server), SAMPLING))]
+        [to_json(played.game) for played in rollout(games(*TEXTS), SeatPolicies(engine_of(server), SAMPLING))]
         for server in (stumbling, steady)
     )
     assert after_trouble == undisturbed
@@ -182,7 +182,7 @@ def test_a_game_that_keeps_failing_is_named_after_two_more_tries(serve):
     with pytest.raises(
         GamesFailedError, match=rf"game endpoint/1: player_\d in stage performing: {server.url}"
     ) as error:
-        play_games(games(*TEXTS), Seating(engine_of(server), SAMPLING))
+        rollout(games(*TEXTS), SeatPolicies(engine_of(server), SAMPLING))
     assert [game.seed for game, _ in error.value.failures] == ["endpoint/1"]
     asked = Counter("cursed" in sent["messages"][0]["content"] for sent in server.received)
     assert asked == {True: 3 * (1 + RETRIES), False: 2 * 6}
@@ -193,8 +193,8 @@ def test_with_on_failure_the_others_go_on_and_nothing_of_the_failed_game_comes_b
         return REFUSED if "cursed" in prompt and "The results:" in prompt else FINE
 
     told = []
-    seating = Seating(engine_of(serve(only_performs)), SAMPLING)
-    played = play_games(games(*TEXTS), seating, on_failure=lambda game, reason: told.append((game, reason)))
+    seating = SeatPolicies(engine_of(serve(only_performs)), SAMPLING)
+    played = rollout(games(*TEXTS), seating, on_failure=lambda game, reason: told.append((game, reason)))
     assert [one.game.seed for one in played] == ["endpoint/0", "endpoint/2"]
     ((game, reason),) = told
     assert game == games(*TEXTS)[1]

@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers", reason="the model is one of i
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
 from tests.trainers import tiny_models, tiny_world
-from tests.trainers.cluster.asked import PROMPTS, logprobs_by_one_pass, requests, said
+from tests.trainers.engines.asked import PROMPTS, logprobs_by_one_pass, requests, said
 from trainers.engines import Request, Sampling
 from trainers.engines import local as local_engine
 from trainers.engines.encoder import Encoder, end_tokens

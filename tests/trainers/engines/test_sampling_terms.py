@@ -17,7 +17,7 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("openai", reason="endpoints are asked through OpenAI's client")
 
 from tests.trainers import tiny_models, tiny_world
-from tests.trainers.cluster.asked import PROMPTS
+from tests.trainers.engines.asked import PROMPTS
 from trainers.engines import Failed, Request, Sampling
 from trainers.engines.encoder import Encoder
 from trainers.engines.endpoint import EndpointEngine

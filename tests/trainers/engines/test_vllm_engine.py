@@ -21,10 +21,10 @@ pytest.importorskip("transformers", reason="the model is one of its")
 pytest.importorskip("peft", reason="adapters are its")
 
 from tests.trainers import tiny_world
-from tests.trainers.cluster.asked import PROMPTS, logprobs_by_one_pass, requests, said
 from tests.trainers.embedded import policies
 from tests.trainers.embedded.policies import ADVANTAGES, policy_of
 from tests.trainers.engines import vllm_models
+from tests.trainers.engines.asked import PROMPTS, logprobs_by_one_pass, requests, said
 from trainers.engines import Failed, Request, Sampling, vllm_terms
 from trainers.engines import vllm as vllm_engine
 from trainers.engines.vllm import VllmEngine

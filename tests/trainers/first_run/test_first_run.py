@@ -13,6 +13,7 @@ import zipfile
 
 import pytest
 
+from trainers import disk
 from trainers.first_run import downloads as first_run
 from trainers.first_run import gguf_folder
 
@@ -233,7 +234,7 @@ def test_what_transformers_saves_from_a_converted_folder_is_the_same_again(conve
     tokenizer = transformers.AutoTokenizer.from_pretrained(converted)
     tokenizer.save_pretrained(tmp_path / "again")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
-    assert first_run.weights_sha256(tmp_path / "again") == first_run.weights_sha256(converted)
+    assert disk.weights_sha256(tmp_path / "again") == disk.weights_sha256(converted)
     assert again.encode("the 12<|im_end|>") == tokenizer.encode("the 12<|im_end|>")
     assert again.chat_template == CHAT_TEMPLATE
 
@@ -315,14 +316,16 @@ def test_a_name_lookup_that_hangs_costs_the_time_limit_and_no_more(monkeypatch):
     monkeypatch.setattr(first_run, "HUB_WAIT_S", 0.2)
     monkeypatch.setattr(first_run, "urlopen", lambda endpoint, timeout: released.wait(30) and socket.socket())
     start = time.monotonic()
-    assert not first_run._answers("http://hub.invalid")
+    with pytest.raises(first_run.FetchError, match=r"didn't answer within 0\.2 s"):
+        first_run._check_answer("http://hub.invalid")
     assert time.monotonic() - start < 2
     released.set()
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "not a url"])
 def test_an_endpoint_that_cannot_be_reached_does_not_answer(endpoint):
-    assert not first_run._answers(endpoint)
+    with pytest.raises(first_run.FetchError, match="didn't answer"):
+        first_run._check_answer(endpoint)
 
 
 @pytest.fixture
@@ -498,12 +501,12 @@ def test_the_checksum_of_weights_runs_over_the_files_in_name_order(tmp_path):
     for letter in "hbfdaecg":
         (tmp_path / f"model-{letter}.safetensors").write_text(letter)
     (tmp_path / "config.json").write_bytes(b"{}")
-    assert first_run.weights_sha256(tmp_path) == hashlib.sha256(b"abcdefgh").hexdigest()
+    assert disk.weights_sha256(tmp_path) == hashlib.sha256(b"abcdefgh").hexdigest()
 
 
 def test_the_checksum_of_a_folder_without_weights_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no \*\.safetensors file"):
-        first_run.weights_sha256(tmp_path)
+        disk.weights_sha256(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from spy_env.diagnostics import PROBES
 from tests.simulated_games import english, games
 from trainers.inspection.command import main
 from trainers.inspection.diagnosis import judge
-from trainers.inspection.figures import FIGURES, MISSING, aligned, began_and_ended, rows_of, show
+from trainers.inspection.figures import FIGURES, MISSING, aligned, ends, rows_of, show
 from trainers.inspection.page import DASHES, Series, line_chart, page, stage_bands, ticks
 from trainers.inspection.runs import read_runs
 
@@ -88,8 +88,8 @@ def test_a_metric_that_was_told_once_stands_as_it_is_and_one_that_is_no_number_i
     with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
     (run,) = read_runs([folder])
-    assert began_and_ended(run, "only") == "0.500"
-    assert began_and_ended(run, "nowhere") == MISSING
+    assert ends(run, "only") == [0.5]
+    assert ends(run, "nowhere") == []
     assert len(run.curve("kl")) == len(run.curve("entropy")) == ITERATIONS
 
 
@@ -127,7 +127,7 @@ def test_each_run_has_one_colour_in_legend_and_figures_and_what_it_lacks_is_said
 def test_figures_that_no_run_tells_are_named_and_not_drawn(place):
     text = paged(place / "plain")
     assert "<h3>Abstentions" not in text
-    assert re.search(r"Not told by any of these runs: [^<]*Abstentions", text)
+    assert re.search(r"In none of these runs: [^<]*Abstentions", text)
 
 
 def test_names_and_notes_cannot_write_into_the_page(tmp_path):
@@ -178,7 +178,7 @@ def test_a_run_without_games_or_config_has_its_metrics(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "note"), [('{"a": 1}', "is no run's config"), ('{"config', "can't be read"), ("[]", "is no")]
+    ("text", "note"), [('{"a": 1}', "of a run"), ('{"config', "can't be read"), ("[]", "of a run")]
 )
 def test_a_config_that_is_none_is_told(capsys, tmp_path, text, note):
     folder = make_run(tmp_path / "run", steps=2)
@@ -270,7 +270,7 @@ def test_a_folder_that_holds_no_run_is_refused_with_the_way_out(tmp_path):
 
 
 def test_looking_at_runs_needs_neither_torch_nor_rich(place):
-    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'rich', 'numpy', 'tyro']));"
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'rich', 'tyro']));"
     program = f"{blocked} from trainers.inspection.command import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", program, str(place / "plain"), "--page", str(place / "q.html")]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -295,7 +295,7 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_in_it_commands_the_terminal(
 def test_games_that_a_run_removes_meanwhile_are_gone(tmp_path, monkeypatch):
     folder = make_run(tmp_path / "run", steps=2)
     gone = folder / "games" / "step_000000.jsonl"
-    monkeypatch.setattr("trainers.inspection.runs.games_files", lambda path: [gone, *sorted(path.glob("games/*"))])
+    monkeypatch.setattr("trainers.inspection.runs.trained_files", lambda path: [gone, *sorted(path.glob("games/*"))])
     assert len(read_runs([folder])[0].games_by_step) == 2 * A_STEP
 
 

@@ -150,7 +150,7 @@ def test_a_start_whose_games_are_removed_is_told(run, engine):
     assert revoted_lead(run, "random", 64, quiet)[1] == []
     (run.folder / "games" / "step_000001.jsonl").unlink()
     _, trouble = revoted_lead(read_runs([run.folder])[0], "random", 64, quiet)
-    assert trouble == ["the first games that are left are of iteration 2: what came before can't be compared"]
+    assert trouble == ["the first games that are left are of iteration 2: earlier ones can't be compared"]
 
 
 def test_a_run_whose_detectors_leave_the_frozen_one_behind_is_warned_of(capsys, tmp_path, engine):
@@ -194,7 +194,7 @@ def test_other_weights_in_the_same_folder_are_another_detector(run, tmp_path):
     [
         ("human", "no player 'human'"),
         ("past", "no player 'past'"),
-        ("initial", "doesn't tell its model before training; name it: --revote model:FOLDER_OR_ID"),
+        ("initial", "the model before training isn't named in .*; name it: --revote model:FOLDER_OR_ID"),
     ],
 )
 def test_who_cannot_vote_again_is_refused_with_the_way_out(run, player, message):

@@ -9,12 +9,11 @@ import pytest
 from spy_env import RewardRules
 from spy_env.viewer.origin import CONFIGS, origin_of
 from tests.trainers.verl.verl_runs import config_of
-from trainers.game_config import GameConfig, StageSampling
+from trainers.config import Data, GameConfig, StageSampling
 from trainers.inspection.revoting import frozen_detector
 from trainers.inspection.runs import read_runs
-from trainers.shared_flags import Data
 from trainers.trl.config import Games
-from trainers.verl.job import prepare
+from trainers.verl.command import prepare
 
 
 class Arguments:
@@ -29,7 +28,7 @@ def with_verl(folder):
 
 def with_trl(folder):
     game = GameConfig(players=4, unreadable=-2.0)
-    row = Games(game, Data(max_len=1024), detection=StageSampling(prefill="so")).run_row(Arguments, "some/model")
+    row = Games(game, data=Data(max_len=1024), detection=StageSampling(prefill="so")).run_row(Arguments, "some/model")
     folder.mkdir()
     (folder / CONFIGS[1]).write_text(json.dumps(row), encoding="utf-8")
     (folder / CONFIGS[0]).write_text('{"model_type": "gpt2"}', encoding="utf-8")  # the model is saved there

@@ -17,8 +17,7 @@ from spy_env.seat_view import SeatEnv
 from trainers.engines import Failed, Reply, Sampling
 from trainers.engines.players import RandomEngine, ScriptedEngine
 from trainers.openenv.command import main
-from trainers.openenv.offer import MAX_SEATS, Offer, check_text, deal_wish, read_wish
-from trainers.openenv.seat_game import OneAtATime, OpponentsFailedError
+from trainers.openenv.offer import MAX_SEATS, Offer, OneAtATime, OpponentsFailedError, check_text
 
 DOCUMENTS = list(shipped_documents(load_task("summarization")))
 OFFER = Offer(
@@ -40,22 +39,22 @@ SEATS = [
 
 
 def dealt(seed=0, offer=OFFER, **options):
-    return deal_wish(read_wish(options, offer), offer, Random(seed))
+    return offer.deal(options, Random(seed))
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("voters", "seat"), SEATS)
 def test_a_session_is_the_same_game_as_the_seat_view(voters, seat, seed):
     door = SeatEnv(seat, documents=DOCUMENTS, rules=Rules(voters=voters))
-    told, _ = door.reset(seed=seed)
+    view, _ = door.reset(seed=seed)
     session, over = dealt(seed, seat=seat, rules={"voters": voters}), False
-    said = ["Summary: something short about it.", r"I think \boxed{2}"]
+    replies = ["Summary: something short about it.", r"I think \boxed{2}"]
     if seat.startswith("referee"):
-        said = said[1:]
+        replies = replies[1:]
     while not over:
-        assert session.prompt == told["prompt"]
-        reply = said.pop(0)
-        told, reward, over, _, _ = door.step(reply)
+        assert session.prompt == view["prompt"]
+        reply = replies.pop(0)
+        view, reward, over, _, _ = door.step(reply)
         session = session.replied(reply)
         assert (session.game.stage is Stage.OVER) == over
     earned = session.game.rewards(OFFER.rewards)
@@ -71,11 +70,13 @@ def test_chance_of_a_game_comes_from_its_seed_alone():
 
 
 def test_opponents_are_named_by_seat_by_role_or_for_all():
-    seating = read_wish({"opponents": {"spy": "random", "player_2": "scripted"}}, OFFER).seating
-    game = dealt(1).game
-    assert type(seating.engine_of(game, game.spy)) is RandomEngine or game.spy == "player_2"
-    assert read_wish({"opponents": "random"}, OFFER).seating.engine is OFFER.opponents["random"]
-    assert read_wish({}, OFFER).seating.engine is OFFER.opponents["scripted"]
+    session = dealt(1, opponents={"spy": "random", "player_2": "scripted"})
+    policies, game = session.seats, session.game
+    assert game.spy != "player_2"
+    assert policies.engine_of(game, game.spy) is OFFER.opponents["random"]
+    assert policies.engine_of(game, "player_2") is OFFER.opponents["scripted"]
+    assert dealt(opponents="random").seats.engine is OFFER.opponents["random"]
+    assert dealt().seats.engine is OFFER.opponents["scripted"]
 
 
 def test_a_document_of_the_clients_is_played():
@@ -85,15 +86,15 @@ def test_a_document_of_the_clients_is_played():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"task": "math_reasoning"}, "no task 'math_reasoning' is offered; choose one of"),
-        ({"task": "/tmp/evil.py"}, "is offered"),
-        ({"task": ["summarization"]}, "is offered"),
-        ({"opponents": "endpoint:http://elsewhere#m"}, "is offered"),
-        ({"opponents": {"player_2": {}}}, "is offered"),
+        ({"task": "math_reasoning"}, "no task 'math_reasoning' here; choose one of"),
+        ({"task": "/tmp/evil.py"}, "here; choose one of"),
+        ({"task": ["summarization"]}, "here; choose one of"),
+        ({"opponents": "endpoint:http://elsewhere#m"}, "here; choose one of"),
+        ({"opponents": {"player_2": {}}}, "here; choose one of"),
         ({"opponents": {"player_9": "scripted"}}, "name seats"),
-        ({"opponents": 7}, "is offered"),
+        ({"opponents": 7}, "here; choose one of"),
         ({"seat": "referee_1"}, "no seat 'referee_1'"),
         ({"seat": {"a": 1}}, "no seat"),
         ({"rules": {"players": 2}}, "at least 3"),
@@ -112,8 +113,8 @@ def test_a_document_of_the_clients_is_played():
         ({"speed": 1, "x" * 5000: 2}, "no options"),
     ],
 )
-def test_what_cannot_be_had_is_an_error_of_a_readable_size(options, said):
-    with pytest.raises(ValueError, match=said) as raised:
+def test_what_cannot_be_had_is_an_error_of_a_readable_size(options, message):
+    with pytest.raises(ValueError, match=message) as raised:
         dealt(**options)
     assert len(str(raised.value)) < 1000
 
@@ -156,11 +157,11 @@ def test_a_game_that_is_over_takes_no_reply():
         over.replied("z")
 
 
-def test_a_seat_is_told_nothing_that_depends_on_who_else_is_the_spy():
+def test_a_seats_prompt_holds_nothing_that_depends_on_who_else_is_the_spy():
     games = [dealt(seed, document=" ".join(f"word{i}" for i in range(50))) for seed in range(12)]
-    told = {session.prompt for session in games if session.game.spy != session.seat}
-    assert len(told) == 1
-    assert "hidden" not in json.dumps(list(told))
+    prompts = {session.prompt for session in games if session.game.spy != session.seat}
+    assert len(prompts) == 1
+    assert "hidden" not in json.dumps(list(prompts))
 
 
 class Overlapping:
@@ -210,32 +211,32 @@ class Counting:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
-        (["--max_sessions", "0"], "must be at least 1"),
-        (["--session_timeout", "nan"], "give seconds above 0"),
-        (["--timeout", "0"], "--timeout is 0.0; give seconds above 0"),
+        (["--max_sessions", "0"], "give a number from 1 to 100000"),
+        (["--session_timeout", "nan"], "--session_timeout is nan; give a number from 0.01"),
+        (["--timeout", "0"], "--timeout is 0.0; give a number from 0.01"),
         (["--max_new_tokens", "0"], "max_new_tokens is 0"),
         (["--temperature", "nan"], "temperature is nan"),
         (["--opponent", "human"], "no player 'human'"),
         (["--task", "poem"], "no task named 'poem'"),
         (["--documents", "/nowhere.jsonl"], "nowhere"),
-        (["--port", "99999"], "give one from 0 to 65535"),
+        (["--port", "99999"], "give a number from 0 to 65535"),
     ],
 )
-def test_wrong_flags_are_refused_in_a_line(flags, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_flags_are_refused_in_a_line(flags, message):
+    with pytest.raises(ValueError, match=message):
         main([*flags, "--dry-run"])
 
 
 def test_a_dry_run_says_what_would_be_served(capsys):
     main(["--task", "summarization", "creative_writing", "--opponent", "random", "--dry-run"])
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["summarization: 48 documents", "creative_writing: 48 documents", "opponents: random"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["summarization: 48 documents", "creative_writing: 48 documents", "opponents: random"]
 
 
 def test_a_server_without_openenv_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "openenv", None)
     monkeypatch.delitem(sys.modules, "trainers.openenv.server", raising=False)
-    with pytest.raises(ValueError, match=r"spy-env\[openenv\]"):
+    with pytest.raises(ValueError, match=r"pip install -e '.\[openenv\]'"):
         main(["--port", "0"])

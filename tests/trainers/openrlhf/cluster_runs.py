@@ -27,7 +27,7 @@ DEADLINE = 900.0  # seconds; a training takes one to two minutes, and the first 
 SPYRL = "import sys; from trainers.openrlhf.command import main; sys.exit(main(sys.argv[1:]))"
 WITHOUT_GPU = (
     *("--vllm.sync_backend", "gloo", "--vllm.enforce_eager", "--vllm.num_engines", "1"),
-    *("--ds.param_dtype", "fp32", "--ds.attn_implementation", "eager", "--actor.num_gpus_per_node", "1"),
+    *("--ds.attn_implementation", "eager", "--actor.num_gpus_per_node", "1"),
 )
 GAMES = (
     *("--game.task", tiny_world.TASK, "--game.players", "4", "--data.max_len", "128"),

@@ -18,7 +18,7 @@ from spy_env import Stage
 from tests.trainers import tiny_world
 from tests.trainers.engines import called_engines, vllm_models
 from trainers.cluster.coordinator_actor import NAMESPACE
-from trainers.cluster.prompt_rows import EVAL, Invitation, RunSettings, to_json
+from trainers.cluster.prompt_rows import EVAL, PromptRow, RunSettings, to_json
 from trainers.engines import Sampling
 
 MAX_LEN = 96
@@ -69,7 +69,7 @@ def settings(folder: Path, **changed: Any) -> RunSettings:
     return called_engines.settings(folder, **{**values, **changed})
 
 
-def dispatched(engine: Any, row: Invitation, calls: int | None = None) -> Any:
+def dispatched(engine: Any, row: PromptRow, calls: int | None = None) -> Any:
     """The samples of a row, as OpenRLHF's generator asks an engine for them."""
     temperature = 0.6 if row.split == EVAL else 1.0
     params = SamplingParams(
@@ -85,24 +85,24 @@ def dispatched(engine: Any, row: Invitation, calls: int | None = None) -> Any:
     )
 
 
-def directors() -> list[str]:
-    """The names of the directors that live, of all jobs."""
+def coordinators() -> list[str]:
+    """The names of the coordinators that live, of all jobs."""
     named = ray.util.list_named_actors(all_namespaces=True)
     return sorted(actor["name"] for actor in named if actor["namespace"] == NAMESPACE)
 
 
-def director() -> str:
+def coordinator() -> str:
     """The name of this job's."""
-    return f"director-{ray.get_runtime_context().get_job_id()}"
+    return f"coordinator-{ray.get_runtime_context().get_job_id()}"
 
 
 def second_job(address: str, model: str, folder: str) -> None:
-    """Plays an iteration on an engine of its own, and prints which directors there are."""
+    """Plays an iteration on an engine of its own, and prints which coordinators there are."""
     ray.init(address)
     (engine,) = engines(1, model)
     run = settings(Path(folder))
-    ray.get([dispatched(engine, row) for row in called_engines.invitations(run, 2)], timeout=120)
-    print("directors:", director(), *directors())
+    ray.get([dispatched(engine, row) for row in called_engines.prompt_rows(run, 2)], timeout=120)
+    print("coordinators:", coordinator(), *coordinators())
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -59,9 +59,9 @@ def arguments_in(shown: str) -> list[str]:
 
 def told(*flags: str) -> list[str]:
     """OpenRLHF's arguments as ``spyrl openrlhf`` makes them from its flags, for one GPU."""
-    from trainers.openrlhf.command import parse
+    from trainers.openrlhf.command import parsed
     from trainers.openrlhf.job import Job
     from trainers.openrlhf.launch import openrlhf_arguments
 
-    config, passed = parse(["--ckpt.output_dir", "run", "--actor.num_gpus_per_node", "1", *flags])
-    return openrlhf_arguments(config, Job.of(config).places("model"), passed, None)
+    config, passed, _ = parsed(["--ckpt.output_dir", "run", "--actor.num_gpus_per_node", "1", *flags])
+    return openrlhf_arguments(config, Job.of(config).paths("model"), passed, None)

@@ -1,4 +1,4 @@
-"""OpenRLHF's rollout with the model's part said by script: its engine around our executor, no Ray and no weights.
+"""OpenRLHF's rollout with scripted replies: its engine around our executor, no Ray and no weights.
 
 Every reply ends in ids of its own, by which its sample is known wherever it turns up.
 """
@@ -17,9 +17,9 @@ from vllm.outputs import CompletionOutput, RequestOutput
 
 import trainers.openrlhf
 from tests.trainers import tiny_world
-from tests.trainers.engines.called_engines import LocalDirection
-from trainers.cluster.prompt_rows import Invitation, RunSettings, to_json
-from trainers.openrlhf.host import Host
+from tests.trainers.engines.called_engines import LocalCoordinator
+from trainers.cluster.prompt_rows import PromptRow, RunSettings, to_json
+from trainers.openrlhf.engine import EngineRollout
 
 AGENT = Path(trainers.openrlhf.__file__).with_name("agent.py")
 PERFORMANCE, VOTE = 40, 30  # tokens at most, by which the script knows what it is asked for
@@ -34,12 +34,12 @@ class ScriptedRollout(Rollout):
 
     def __init__(self, run: RunSettings, seed: int = 0) -> None:
         self.executor = _load_agent_executor(str(AGENT))
-        self.direction = LocalDirection(run)
+        self.local = LocalCoordinator(run)
 
-        async def direction_of(_: RunSettings) -> LocalDirection:
-            return self.direction
+        async def find_coordinator(_: RunSettings) -> LocalCoordinator:
+            return self.local
 
-        self.executor._host = Host(direction_of)  # the executor's own asks Ray for the director
+        self.executor.rollout = EngineRollout(find_coordinator)  # the executor's own asks Ray for the coordinator
         self.tokenizer = tiny_world.tokenizer()
         self.votes, self._random = "", Random(seed)
 
@@ -57,13 +57,11 @@ class ScriptedRollout(Rollout):
         vote = self._random.choice("1234x" if self.votes == "?" else self.votes)
         return f" \\boxed{{{vote}}}" if vote.isdigit() else ""
 
-    def play(self, invitation: Invitation, votes: str) -> list[dict[str, Any]]:
+    def play(self, row: PromptRow, votes: str) -> list[dict[str, Any]]:
         """The samples of a row, as OpenRLHF's engine gathers them."""
         self.votes = votes
-        run = invitation.run
+        run = row.run
         params = SamplingParams(temperature=1.0, top_p=1.0, top_k=-1, max_tokens=PERFORMANCE, min_tokens=1, logprobs=1)
         return asyncio.run(
-            self.generate_responses(
-                to_json(invitation), "", params, run.max_len, self.tokenizer, num_samples=invitation.samples
-            )
+            self.generate_responses(to_json(row), "", params, run.max_len, self.tokenizer, num_samples=row.samples)
         )

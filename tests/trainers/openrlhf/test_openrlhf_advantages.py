@@ -31,7 +31,7 @@ from tests.trainers.openrlhf import openrlhf_scripted
 from tests.trainers.openrlhf.openrlhf_parser import Read, told
 from tests.trainers.openrlhf.openrlhf_scripted import TAIL, ScriptedRollout
 from tests.trainers.openrlhf.openrlhf_updates import trainer_of
-from trainers.cluster.prompt_rows import TRAIN, Invitation
+from trainers.cluster.prompt_rows import TRAIN, PromptRow
 from trainers.curriculum import Curriculum, Schedule
 from trainers.engines import Sampling
 from trainers.run_folder import games_file
@@ -51,7 +51,7 @@ def run_settings(folder, samples, voters):
     return called_engines.settings(
         folder,
         game={"players": PLAYERS[samples], "voters": voters, "referees": 3},
-        start=Curriculum.start(Schedule(kind="cycle", cycle=(1, 1)), REWARDS, alpha=0.5),
+        start=Curriculum.start(Schedule("cycle", (1, 1)), REWARDS, alpha=0.5),
         sampling={
             Stage.PERFORMING: Sampling(openrlhf_scripted.PERFORMANCE),
             Stage.DETECTION: Sampling(openrlhf_scripted.VOTE),
@@ -68,9 +68,9 @@ def iterations(folder, samples, voters):
     rollout = ScriptedRollout(run)
     documents = iter(tiny_world.documents(ITERATIONS * len(ROWS)))
     for step in range(1, ITERATIONS + 1):
-        curriculum = rollout.direction.director.curriculum
+        curriculum = rollout.local.coordinator.curriculum
         rows = [
-            rollout.play(Invitation(next(documents), f"{step}/{name}", TRAIN, run), votes)
+            rollout.play(PromptRow(next(documents), f"{step}/{name}", TRAIN, run), votes)
             for name, votes in ROWS.items()
         ]
         Random(step).shuffle(rows)
@@ -79,9 +79,9 @@ def iterations(folder, samples, voters):
 
 def expected(curriculum, games):
     """By the end of a reply's text: its advantage as ``Curriculum.advantages`` has it, and 0 for what isn't trained."""
-    worth = curriculum.advantages(games, curriculum.stage)
+    advantages = curriculum.advantages(games, curriculum.stage)
     return {
-        ending(reply.text): worth.get((game.seed, seat), 0.0) if stage is curriculum.stage else 0.0
+        ending(reply.text): advantages.get((game.seed, seat), 0.0) if stage is curriculum.stage else 0.0
         for game in games
         for stage in (Stage.PERFORMING, Stage.DETECTION)
         for seat, reply in game.replies[stage].items()

@@ -27,9 +27,9 @@ import ray
 
 from spy_env import Stage, read_games
 from tests.trainers import tiny_world
-from tests.trainers.engines.called_engines import invitations
+from tests.trainers.engines.called_engines import prompt_rows
 from tests.trainers.openrlhf import openrlhf_cluster
-from tests.trainers.openrlhf.openrlhf_cluster import director, directors, dispatched, settings
+from tests.trainers.openrlhf.openrlhf_cluster import coordinator, coordinators, dispatched, settings
 from tests.trainers.openrlhf.troubled_agent import ASKED, TROUBLE
 from trainers.cluster.coordinator_actor import NAMESPACE
 from trainers.cluster.prompt_rows import EVAL
@@ -70,8 +70,8 @@ def _deadline(engines):
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-    if director() in directors():  # to the next test the job is as new
-        ray.kill(ray.get_actor(director(), namespace=NAMESPACE))
+    if coordinator() in coordinators():  # to the next test the job is as new
+        ray.kill(ray.get_actor(coordinator(), namespace=NAMESPACE))
 
 
 def trouble(run, **by_row):
@@ -140,7 +140,7 @@ def until(happened):
 
 def test_rows_with_the_same_document_play_their_own_games_on_one_engine_and_on_two(engines, tmp_path):
     run = settings(tmp_path, batch_size=4)
-    first, *others = invitations(run, 4)
+    first, *others = prompt_rows(run, 4)
     rows = [first, *(replace(row, document=first.document) for row in others)]
     in_turns = [dispatched(engines[0], row, calls=1) for _ in range(run.samples) for row in rows[:2]]
     results = answers(*in_turns, *(dispatched(engine, row) for engine, row in zip(engines, rows[2:], strict=True)))
@@ -150,7 +150,7 @@ def test_rows_with_the_same_document_play_their_own_games_on_one_engine_and_on_t
 
 def test_a_row_that_comes_twice_is_refused_once_and_counted_once(engines, tmp_path):
     run = settings(tmp_path)
-    first, second = invitations(run, 2)
+    first, second = prompt_rows(run, 2)
     played, refused = dispatched(engines[0], first), dispatched(engines[0], first)
     assert "row '0' came twice in iteration 1" in str(failure(refused))
     answers(played)
@@ -161,7 +161,7 @@ def test_a_row_that_comes_twice_is_refused_once_and_counted_once(engines, tmp_pa
 
 def test_forty_games_at_once_are_one_iteration(engines, tmp_path):
     run = settings(tmp_path, batch_size=10, samples=16)
-    rows = invitations(run, 10)
+    rows = prompt_rows(run, 10)
     results = answers(*(dispatched(engines[i % 2], row) for i, row in enumerate(rows)))
     assert [len(row) for row in results] == [16] * 10
     assert len(games(run)) == 40
@@ -170,7 +170,7 @@ def test_forty_games_at_once_are_one_iteration(engines, tmp_path):
 
 def test_a_game_whose_engine_raises_once_is_played_again_from_the_same_deal(engines, tmp_path):
     run = settings(tmp_path)
-    rows = invitations(run, 2)
+    rows = prompt_rows(run, 2)
     trouble(run, **{"0": {"raises": [2, 3]}})
     results = answers(*(dispatched(engine, row) for engine, row in zip(engines, rows, strict=True)))
     assert_played(run, rows)
@@ -182,7 +182,7 @@ def test_a_game_whose_engine_raises_once_is_played_again_from_the_same_deal(engi
 
 def test_a_row_whose_engine_always_raises_tells_every_call_and_the_others_go_on(engines, tmp_path):
     run = settings(tmp_path, samples=8)
-    broken, whole = invitations(run, 2)
+    broken, whole = prompt_rows(run, 2)
     trouble(run, **{"0": {"raises": ALWAYS}})
     played = dispatched(engines[0], whole)
     began = time.monotonic()
@@ -202,7 +202,7 @@ def test_a_row_whose_engine_always_raises_tells_every_call_and_the_others_go_on(
 
 def test_a_call_that_never_comes_is_said_to_its_mates_and_the_row_may_come_again(engines, tmp_path):
     run = settings(tmp_path)
-    short, whole = invitations(run, 2)
+    short, whole = prompt_rows(run, 2)
     played, left = dispatched(engines[0], whole), dispatched(engines[0], short, calls=3)
     told = failure(left)
     assert isinstance(told, TimeoutError)
@@ -215,7 +215,7 @@ def test_a_call_that_never_comes_is_said_to_its_mates_and_the_row_may_come_again
 
 def test_a_reply_that_never_comes_ends_at_the_deadline(engines, tmp_path):
     run = settings(tmp_path, deadline_s=2.0, batch_size=3)
-    once, always, whole = invitations(run, 3)
+    once, always, whole = prompt_rows(run, 3)
     trouble(run, **{"0": {"hangs": [5, 6]}, "1": {"hangs": ALWAYS}})
     played = [dispatched(engines[0], once), dispatched(engines[1], whole)]
     told = failure(dispatched(engines[0], always))
@@ -231,7 +231,7 @@ def test_a_reply_that_never_comes_ends_at_the_deadline(engines, tmp_path):
 
 def test_an_evaluation_in_the_middle_of_an_iteration_moves_nothing(engines, tmp_path):
     run = settings(tmp_path, eval_samples=3, deadline_s=120.0)
-    training, held_out = invitations(run, 4), invitations(run, 2, EVAL)
+    training, held_out = prompt_rows(run, 4), prompt_rows(run, 2, EVAL)
     trouble(run, **{"1": {"waits": [0, 4]}})
     first = [dispatched(engine, row) for engine, row in zip(engines, training[:2], strict=True)]
     until(lambda: asked(run)["1"])
@@ -254,39 +254,40 @@ def test_an_evaluation_in_the_middle_of_an_iteration_moves_nothing(engines, tmp_
 
 
 def state_after(run, step):
-    return json.loads((Path(run.folder) / "director" / f"step_{step:06d}.json").read_text())["curriculum"]
+    return json.loads((Path(run.folder) / "coordinator" / f"step_{step:06d}.json").read_text())["curriculum"]
 
 
-def test_a_second_job_in_the_cluster_has_a_director_of_its_own(engines, address, model, tmp_path):
+def test_a_second_job_in_the_cluster_has_a_coordinator_of_its_own(engines, address, model, tmp_path):
     run, other = settings(tmp_path / "first"), tmp_path / "second"
     for folder in (Path(run.folder), other):
         folder.mkdir()
-    first, second = invitations(run, 2)
+    first, second = prompt_rows(run, 2)
     answers(dispatched(engines[0], first))
     job = subprocess.run(
-        [sys.executable, openrlhf_cluster.__file__, address, model, str(other)],
+        [sys.executable, "-m", openrlhf_cluster.__name__, address, model, str(other)],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         timeout=DEADLINE,
         check=False,
     )
     assert job.returncode == 0, job.stderr[-2000:]
-    (line,) = (line for line in job.stdout.splitlines() if line.startswith("directors:"))
+    (line,) = (line for line in job.stdout.splitlines() if line.startswith("coordinators:"))
     _, theirs, *living = line.split()
-    assert living == sorted([director(), theirs])
+    assert living == sorted([coordinator(), theirs])
     assert len(set(living)) == 2
     theirs_run = settings(other)
-    assert_played(theirs_run, invitations(theirs_run, 2))
+    assert_played(theirs_run, prompt_rows(theirs_run, 2))
     assert closed(run) == []
     answers(dispatched(engines[1], second))
     assert_played(run, [first, second])
-    until(lambda: theirs not in directors())  # its engines ended with their driver
-    assert director() in directors()
+    until(lambda: theirs not in coordinators())  # its engines ended with their driver
+    assert coordinator() in coordinators()
 
 
 def test_rows_of_an_engine_that_dies_are_played_elsewhere_and_counted_once(engines, tmp_path):
     run = settings(tmp_path, batch_size=4, deadline_s=120.0)
-    rows = invitations(run, 4)
+    rows = prompt_rows(run, 4)
     trouble(run, **{row.seed: {"waits": [4, 8]} for row in rows[2:]})
     here, there = (
         [dispatched(engine, row) for row in some] for engine, some in zip(engines, (rows[:2], rows[2:]), strict=True)
@@ -301,18 +302,18 @@ def test_rows_of_an_engine_that_dies_are_played_elsewhere_and_counted_once(engin
     assert_played(run, rows)
     assert_returned(run, [first, *results])
     assert asked(run) == {"0": 8, "1": 8, "2": 16, "3": 16}
-    rows = invitations(run, 8)[4:]
+    rows = prompt_rows(run, 8)[4:]
     answers(*(dispatched(engines[0], row) for row in rows))
     assert_played(run, rows, step=2)
 
 
-def test_the_director_ends_when_all_engines_are_dead(engines, tmp_path):
+def test_the_coordinator_ends_when_all_engines_are_dead(engines, tmp_path):
     run = settings(tmp_path)
-    first, _ = invitations(run, 2)
+    first, _ = prompt_rows(run, 2)
     answers(dispatched(engines[0], first))
-    assert director() in directors()
+    assert coordinator() in coordinators()
     for engine in engines:
         ray.kill(engine)
-    until(lambda: director() not in directors())
+    until(lambda: coordinator() not in coordinators())
     assert closed(run) == []
     assert games(run) == []

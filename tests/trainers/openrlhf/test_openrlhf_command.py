@@ -13,10 +13,9 @@ import pytest
 
 pytest.importorskip("tyro", reason="the command line needs the train extra")
 
-from trainers.openrlhf.command import main, parse, start
-from trainers.openrlhf.flags import Passed
+from trainers.openrlhf.command import main, parsed, start
 from trainers.openrlhf.job import Job
-from trainers.openrlhf.launch import command_of_job
+from trainers.openrlhf.launch import Passed, command_of_job
 from trainers.openrlhf.versions import TRIED, check_versions
 
 ROOT = Path(__file__).parents[3]
@@ -134,7 +133,10 @@ def test_other_versions_are_refused_before_anything_is_written(flags, environmen
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, *flags], env=environment, cwd=ROOT, capture_output=True, text=True
     )
-    assert "other versions than are installed: ray 2.56.0, not 2.55.0. Install 'spy-env[openrlhf]'" in run.stderr
+    assert (
+        "other versions than are installed: ray 2.56.0, not 2.55.0. Install the checkout with pip install -e '.[openrlhf]'"
+        in run.stderr
+    )
     assert not (tmp_path / "a run").exists()
 
 
@@ -229,15 +231,17 @@ def test_weights_and_biases_need_a_key_and_take_it_from_the_environment(flags, m
 
 
 def test_a_program_that_is_not_there_is_named():
-    with pytest.raises(ValueError, match=r"no ray-of-nowhere here; install 'spy-env\[openrlhf\]'"):
+    with pytest.raises(
+        ValueError, match=r"no ray-of-nowhere here; in the checkout, run pip install -e '\.\[openrlhf\]'"
+    ):
         start(["ray-of-nowhere", "job"])
 
 
 def test_a_runs_config_brings_the_flags_that_passed_through_unless_they_are_said_anew(flags, tmp_path):
-    config, passed = parse([*flags, "--ds.zero_stage", "3", "--ds.adam_offload"])
+    config, passed, _ = parsed([*flags, "--ds.zero_stage", "3", "--ds.adam_offload"])
     job = Job.of(config)
     job.prepare("some/model", "the command", passed, lambda text: None)
-    again, kept = parse(["--config", str(job.folder / "config.json")])
+    again, kept, _ = parsed(["--config", str(job.folder / "config.json")])
     assert (again, kept) == (config, passed)
-    _, now = parse(["--config", str(job.folder / "config.json"), "--ds.zero_stage", "2"])
+    _, now, _ = parsed(["--config", str(job.folder / "config.json"), "--ds.zero_stage", "2"])
     assert now == [Passed("ds.adam_offload", ()), Passed("ds.zero_stage", ("2",))]

@@ -4,23 +4,33 @@ import pytest
 
 pytest.importorskip("tyro", reason="the command line needs the train extra")
 
-from trainers.openrlhf.command import parse
-from trainers.openrlhf.config import Actor, Config
-from trainers.openrlhf.flags import EXACTLY, REFUSED, TOLD, UNLESS_SAID, Passed, check_passed, passed_flags
-from trainers.openrlhf.launch import Places, flags_of, openrlhf_arguments, shown
+from trainers.config import Actor, Config
+from trainers.openrlhf.checks import check_passed
+from trainers.openrlhf.command import parsed
+from trainers.openrlhf.launch import (
+    EXACTLY,
+    HANDED_ON,
+    REFUSED,
+    TOLD,
+    UNLESS_SAID,
+    Passed,
+    Paths,
+    openrlhf_arguments,
+    passed_flags,
+    shown,
+)
 
-OF_CONFIG = [flag for flag, _ in flags_of(Config())]
-PLACES = Places("model", "train.jsonl", None, "agent.py", "checkpoints", "final")
+PATHS = Paths("model", "train.jsonl", None, "agent.py", "checkpoints", "final")
 ONE_GPU = ["--actor.num_gpus_per_node", "1"]
 
 
 def arguments_of(*said):
-    config, passed = parse([*ONE_GPU, *said])
-    return openrlhf_arguments(config, PLACES, passed, wandb_key=None)
+    config, passed, _ = parsed([*ONE_GPU, *said])
+    return openrlhf_arguments(config, PATHS, passed, wandb_key=None)
 
 
 def check(*said):
-    check_passed(passed_flags(said), OF_CONFIG)
+    check_passed(passed_flags(said))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +48,7 @@ def check(*said):
     ],
 )
 def test_a_flag_that_is_not_ours_passes_with_its_values(said, passed):
-    assert parse([*ONE_GPU, *said])[1] == passed
+    assert parsed([*ONE_GPU, *said])[1] == passed
     told, words = arguments_of(*said), [word for flag in passed for word in (f"--{flag.flag}", *flag.values)]
     assert told[-len(words) :] == words
 
@@ -59,10 +69,10 @@ def test_the_whole_command_line_is_checked():
 def test_what_openrlhf_is_told_may_be_said_again_but_not_otherwise(flag):
     wanted, why = TOLD[flag]
     said = passed_flags([f"--{flag}", *wanted])
-    check_passed(said, OF_CONFIG)
+    check_passed(said)
     config = Config(actor=Actor(num_gpus_per_node=1))
-    assert openrlhf_arguments(config, PLACES, said, None) == openrlhf_arguments(config, PLACES, [], None)
-    with pytest.raises(ValueError, match=rf"^--{flag} 0.25.*: OpenRLHF is told --{flag}") as refused:
+    assert openrlhf_arguments(config, PATHS, said, None) == openrlhf_arguments(config, PATHS, [], None)
+    with pytest.raises(ValueError, match=rf"^--{flag} 0.25.*: OpenRLHF always gets --{flag}") as refused:
         check(f"--{flag}", "0.25")
     assert why in str(refused.value)
 
@@ -97,16 +107,7 @@ def test_an_abbreviation_that_openrlhf_would_take_does_not_slip_past(said, meant
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (
-            ["--ds.lora.rank", "8"],
-            "setting of spyrl train: OpenRLHF 0.11.2 hands weights .* spyrl train --ds.lora.rank",
-        ),
-        (
-            ["--opponents.spy", "random"],
-            "--opponents.spy random is a setting of spyrl train: one model plays all seats",
-        ),
-        (["--rollout.engine", "vllm"], "vLLM always generates here; leave it out"),
-        (["--actor.ratio", "token"], "OpenRLHF's --actor.policy_loss_type gspo"),
+        (["--ds.lora.dropout", "0.1"], "OpenRLHF 0.11.2 hands weights .* spyrl train --ds.lora.rank"),
         (["--game.colour", "red"], "no flag --game.colour; spyrl openrlhf --help names them"),
         (["--rollout.detection.top_k", "3"], "no flag --rollout.detection.top_k"),
         (["red"], "'red' belongs to no flag"),
@@ -130,7 +131,9 @@ def test_openrlhf_is_told_every_setting_that_it_shares_and_none_of_ours():
     told = arguments_of("--rollout.deadline_s", "60", "--game.players", "4", "--rollout.n_samples_per_prompt", "8")
     flags = {word for word in told if word.startswith("--")}
     assert len(flags) == sum(word.startswith("--") for word in told)  # each once
-    assert {"--rollout.batch_size", "--actor.adam.betas", "--algo.kl.init_coef", "--ckpt.save_steps"} <= flags
+    unset = {"eval.steps", "eval.n_samples_per_prompt", "eval.temperature", "vllm.gpu_memory_utilization"}
+    unset |= {name for name in HANDED_ON if name.endswith(("_enable", "_eager", "_all", "max_tokens_per_gpu"))}
+    assert {f"--{name}" for name in {*HANDED_ON} - unset} <= flags
     ours = (
         "--game.",
         "--ray.",
@@ -146,16 +149,16 @@ def test_openrlhf_is_told_every_setting_that_it_shares_and_none_of_ours():
 
 
 def test_evaluation_is_told_where_games_are_held_out():
-    config, _ = parse([*ONE_GPU, "--eval.games", "3", "--train.iterations", "6"])
-    told = openrlhf_arguments(config, PLACES._replace(evaluation="eval.jsonl"), [], None)
+    config, _, _ = parsed([*ONE_GPU, "--eval.games", "3", "--train.iterations", "6"])
+    told = openrlhf_arguments(config, PATHS._replace(evaluation="eval.jsonl"), [], None)
     assert told[told.index("--eval.dataset") + 1] == "eval.jsonl"
     assert told[told.index("--eval.steps") + 1] == "6"
     assert told[told.index("--eval.n_samples_per_prompt") + 1] == "5"
 
 
 def test_a_secret_is_told_and_not_shown():
-    config, _ = parse([*ONE_GPU, "--logger.wandb.project", "spies", "--logger.wandb.key", "s3cret"])
-    told = openrlhf_arguments(config, PLACES, [], config.logger.wandb.key)
+    config, _, _ = parsed([*ONE_GPU, "--logger.wandb.project", "spies", "--logger.wandb.key", "s3cret"])
+    told = openrlhf_arguments(config, PATHS, [], config.logger.wandb.key)
     assert told[told.index("--logger.wandb.key") + 1] == "s3cret"
     assert '--logger.wandb.key "$WANDB_API_KEY"' in shown(told)
     assert "s3cret" not in shown(told) + str(config.without_secrets())

@@ -8,12 +8,13 @@ import pytest
 
 from spy_env import Document, Rules, Stage
 from trainers import disk
+from trainers.cluster.preparation import check_folder
 from trainers.cluster.prompt_rows import from_json
+from trainers.config import Ckpt, Config, Train
 from trainers.curriculum import Schedule
 from trainers.engines import Sampling
-from trainers.openrlhf.config import Ckpt, Config, Ray, Train
-from trainers.openrlhf.flags import Passed
-from trainers.openrlhf.job import Job
+from trainers.openrlhf.job import TRAINER, Job
+from trainers.openrlhf.launch import Passed
 from trainers.settings import from_dict
 
 P, D = Stage.PERFORMING, Stage.DETECTION
@@ -31,7 +32,8 @@ def config(tmp_path):
     return from_dict(
         Config,
         {
-            "game": {"players": 4, "schedule": "cycle", "cycle": [2, 1]},
+            "game": {"players": 4},
+            "algo": {"schedule": "cycle", "cycle": [2, 1]},
             "actor": {"model_name_or_path": "some/model", "num_gpus_per_node": 1},
             "rollout": {"batch_size": 3, "n_samples_per_prompt": 8, "max_new_tokens": 90, "temperature": 0.5},
             "train": {"iterations": 4},
@@ -43,14 +45,14 @@ def config(tmp_path):
     )
 
 
-def prepared(config):
-    job = Job.of(config)
+def prepared(config, address=None):
+    job = Job.of(config, address)
     job.prepare("some/model", "the command", [Passed("ds.zero_stage", ("3",))], lambda text: None)
     return job
 
 
 def rows_of(job, name="train"):
-    return [from_json(row["prompt"]) for row in disk.read_log(job.rows / f"{name}.jsonl")]
+    return [from_json(row["prompt"]) for row in disk.read_log(job.folder / "rows" / f"{name}.jsonl")]
 
 
 def going_on(config, **changes):
@@ -101,16 +103,15 @@ def test_a_task_file_travels_and_workers_know_it_by_its_place(config, tmp_path):
     mine = replace(config, game=replace(config.game, task=str(TASK)))
     here = prepared(mine)
     assert rows_of(here)[0].run.task == str(here.files / "my_task.py")
-    away = replace(mine, ray=Ray("http://head:8265"), ckpt=Ckpt(str(tmp_path / "away")))
-    there = prepared(away)
+    there = prepared(replace(mine, ckpt=Ckpt(str(tmp_path / "away"))), "http://head:8265")
     assert rows_of(there)[0].run.task == "my_task.py"
     for job in (here, there):
         assert (job.files / "my_task.py").read_text() == TASK.read_text()
         assert (job.files / "agent.py").read_text() == Path("trainers/openrlhf/agent.py").absolute().read_text()
     away = tmp_path / "away"
     rows = (str(away / "rows" / "train.jsonl"), str(away / "rows" / "eval.jsonl"))
-    assert there.places("m") == ("m", *rows, "agent.py", str(away / "checkpoints"), str(away / "final"))
-    assert here.places("m").agent == str(tmp_path / "run" / "job" / "agent.py")
+    assert there.paths("m") == ("m", *rows, "agent.py", str(away / "checkpoints"), str(away / "final"))
+    assert here.paths("m").agent == str(tmp_path / "run" / "job" / "agent.py")
     assert {file.name for file in there.files.iterdir()} == {"agent.py", "my_task.py"}  # Ray takes little
 
 
@@ -146,13 +147,20 @@ def test_a_folder_in_which_openrlhf_cannot_read_a_data_set_is_refused(config, tm
         Job.of(replace(config, ckpt=replace(config.ckpt, output_dir=name)))
 
 
-@pytest.mark.parametrize("trace", ["metrics.jsonl", "games", "director", "checkpoints"])
+@pytest.mark.parametrize("trace", ["metrics.jsonl", "games", "coordinator", "checkpoints"])
 def test_any_trace_of_a_run_is_one(config, trace):
-    (Job.of(config).folder / trace).mkdir(parents=True)
-    Job.of(config).check()  # an empty folder is no trace
-    (Job.of(config).folder / trace / "something").touch()
+    folder = Job.of(config).folder
+    (folder / trace).mkdir(parents=True)
+    check_folder(config, folder, TRAINER)  # an empty folder is no trace
+    (folder / trace / "something").touch()
     with pytest.raises(ValueError, match=f"holds a run already .{trace}"):
-        Job.of(config).check()
+        check_folder(config, folder, TRAINER)
+
+
+def test_a_run_of_the_first_version_does_not_go_on_here(config):
+    (Job.of(config).folder / "director").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"holds a run of spy-env 0\.1\.0.*another --ckpt\.output_dir"):
+        prepared(going_on(config))
 
 
 def test_a_run_of_another_trainer_does_not_go_on_here(config):
@@ -175,7 +183,7 @@ def test_a_run_that_goes_on_may_train_longer_by_whole_episodes(config):
     longer = going_on(config, train=replace(config.train, iterations=8, num_episodes=2))
     assert [row.document for row in rows_of(prepared(longer))] == [row.document for row in before]
     with pytest.raises(
-        ValueError, match="has 12 rows an episode, and now there would be 24, in another order; to train"
+        ValueError, match="has 12 rows per episode, and now there would be 24, in another order; to train"
     ):
         prepared(going_on(config, train=replace(config.train, iterations=8)))
 
@@ -188,6 +196,7 @@ def test_a_run_that_goes_on_may_train_longer_by_whole_episodes(config):
             "made with --rollout.temperature 0.5, and now it is 0.9; resume with the same",
         ),
         ({"game": {"lam": 0.3}}, "made with --game.lam None, and now it is 0.3"),
+        ({"algo": {"patience": 9}}, "made with --algo.patience 20, and now it is 9"),
         ({"eval": {"games": 1}}, "made with --eval.games 2, and now it is 1"),
         ({"train": {"seed": 1}}, "made with --train.seed 42, and now it is 1"),
         ({"actor": {"model_name_or_path": "other/model"}}, "made with --actor.model_name_or_path some/model"),
@@ -204,11 +213,11 @@ def test_a_task_file_keeps_its_place_since_baselines_are_kept_by_it(config):
     mine = replace(config, game=replace(config.game, task=str(TASK)))
     prepared(mine)
     with pytest.raises(ValueError, match=r"made with --task .*/run/job/my_task\.py, and now it is my_task\.py"):
-        prepared(going_on(mine, ray=Ray("http://head:8265")))
+        prepared(going_on(mine), "http://head:8265")
 
 
 def test_a_checkpoint_that_was_begun_and_never_finished_is_cleared_away(config):
-    actor = prepared(config).checkpoints / "_actor"
+    actor = prepared(config).folder / "checkpoints" / "_actor"
     (actor / "global_step1").mkdir(parents=True)
     prepared(going_on(config))
     assert not actor.exists()
@@ -224,7 +233,7 @@ def test_too_few_documents_are_said_so(config):
 
 
 def checkpoints(job, steps, latest):
-    actor = job.checkpoints / "_actor"
+    actor = job.folder / "checkpoints" / "_actor"
     for step in steps:
         (actor / f"global_step{step}").mkdir(parents=True)
     if latest:

@@ -68,15 +68,9 @@ def test_openrlhf_takes_what_a_recipe_prints(tmp_path, recipe, model, players, n
 @pytest.mark.openrlhf
 def test_every_flag_that_is_named_here_is_openrlhfs_and_none_of_its_others_can_be_taken_for_an_abbreviation():
     from tests.trainers.openrlhf.openrlhf_parser import Read
-    from trainers.openrlhf.config import Config
-    from trainers.openrlhf.flags import EXACTLY, OF_SPYRL_TRAIN, REFUSED, TOLD, UNLESS_SAID
-    from trainers.openrlhf.launch import OURS_ALONE, flags_of
+    from trainers.openrlhf.checks import KNOWN
+    from trainers.openrlhf.launch import EXACTLY, HANDED_ON, OF_THE_REFERENCE, REFUSED, TOLD, UNLESS_SAID
 
     theirs = Read(["--algo.advantage.estimator", "dr_grpo", "--rollout.n_samples_per_prompt", "16"]).flags
-    named = {*TOLD, *UNLESS_SAID, *REFUSED, *EXACTLY}
-    assert named <= theirs
-    config = {flag for flag, _ in flags_of(Config())}
-    shared = {flag for flag in config if not any(f"{flag}.".startswith(f"{own}.") for own in OURS_ALONE)}
-    assert shared <= theirs
-    known = named | config | OF_SPYRL_TRAIN.keys()
-    assert not [(flag, name) for flag in theirs - known for name in known if name.startswith(flag)]
+    assert {*TOLD, *UNLESS_SAID, *REFUSED, *EXACTLY, *HANDED_ON, *OF_THE_REFERENCE} <= theirs
+    assert not [(flag, name) for flag in theirs - KNOWN for name in KNOWN if name.startswith(flag)]

@@ -70,10 +70,10 @@ def resumed(world):
     folder, killed = world.place / "run", world.place / "killed"
     flags = (
         *(*world.flags, *ONE_POLICY, "--train.iterations", str(STEPS), "--ckpt.save_steps", str(SAVED)),
-        *("--game.schedule", "cycle", "--game.cycle", "2", "1"),
+        *("--algo.schedule", "cycle", "--algo.cycle", "2", "1"),
         *("--eval.games", str(HELD_OUT), "--eval.steps", "2"),
     )
-    before = Training(folder, *flags).kill_at(folder / "director" / "step_000003.json").steps
+    before = Training(folder, *flags).kill_at(folder / "coordinator" / "step_000003.json").steps
     shutil.copytree(folder, killed)
     after = Training(folder, *flags, "--ckpt.load_enable").finish().steps
     return Resumed(folder, killed, before, after)
@@ -84,7 +84,7 @@ def games_of(folder, step, kind="step"):
 
 
 def state_of(folder, step):
-    row = json.loads((folder / "director" / f"step_{step:06d}.json").read_text(encoding="utf-8"))
+    row = json.loads((folder / "coordinator" / f"step_{step:06d}.json").read_text(encoding="utf-8"))
     return Curriculum.from_json(json.dumps(row["curriculum"]))
 
 
@@ -122,7 +122,7 @@ def mean_trained_reward(games, stage, rules):
 
 
 def assert_openrlhf_trained_these_games(told, folder, steps):
-    """The trainer's global step is the director's iteration, and its rewards are our advantages, whose sum is 0."""
+    """The trainer's global step is the coordinator's iteration, and its rewards are our advantages, whose sum is 0."""
     found = replayed(folder, steps)
     assert sorted(told) == sorted(found)
     for step, (row, advantages) in found.items():
@@ -206,7 +206,7 @@ def test_models_and_engine_share_a_gpu_and_referees_vote(world):
     folder, steps = world.place / "colocated", 4
     flags = (
         *(*world.flags, *ONE_POLICY, "--train.colocate_all", "--train.iterations", str(steps)),
-        *("--game.schedule", "cycle", "--game.cycle", "1", "1", "--game.voters", "referees", "--game.referees", "3"),
+        *("--algo.schedule", "cycle", "--algo.cycle", "1", "1", "--game.voters", "referees", "--game.referees", "3"),
     )
     told = Training(folder, *flags).finish().steps
     assert_openrlhf_trained_these_games(told, folder, steps)
@@ -220,7 +220,7 @@ def test_generation_runs_ahead_of_training_and_the_count_still_closes(world):
     folder, steps = world.place / "ahead", 4
     flags = (
         *(*world.flags, "--train.async_enable", "--train.iterations", str(steps)),
-        *("--game.schedule", "cycle", "--game.cycle", "1", "1", "--game.voters", "civilians"),
+        *("--algo.schedule", "cycle", "--algo.cycle", "1", "1", "--game.voters", "civilians"),
         *("--eval.games", str(HELD_OUT), "--eval.steps", "2"),
     )
     told = Training(folder, *flags).finish().steps

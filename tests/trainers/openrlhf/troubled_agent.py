@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainers.cluster import group_rollout as host
+from trainers.cluster import group_rollout
 from trainers.cluster.prompt_rows import from_json
 from trainers.openrlhf import agent
 
 TROUBLE, ASKED = "trouble.json", "asked.jsonl"
-host.MEETING_S = 4.0  # a test waits for it
+group_rollout.MEETING_S = 4.0  # a test waits for it
 
 
 class AgentExecutor(agent.AgentExecutor):
@@ -35,9 +35,9 @@ class AgentExecutor(agent.AgentExecutor):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        invitation = from_json(prompt)
-        executor = self._executors.setdefault(invitation.run.folder, agent.AgentExecutor())
-        engine = TroubledEngine(llm_engine, Path(invitation.run.folder), invitation.seed, self._asked)
+        row = from_json(prompt)
+        executor = self._executors.setdefault(row.run.folder, agent.AgentExecutor())
+        engine = TroubledEngine(llm_engine, Path(row.run.folder), row.seed, self._asked)
         return await executor.execute(prompt, label, sampling_params, max_length, hf_tokenizer, engine, images)
 
 

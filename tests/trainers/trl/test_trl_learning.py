@@ -15,7 +15,7 @@ from tests.trainers import tiny_runs
 from tests.trainers.embedded.tiny_learning import LEARNED, SCORES, SCRIPTS, VOTERS
 from tests.trainers.tiny_world import HalfScripted, model_folder
 from tests.trainers.trl.trl_runs import games_in, games_of, trainer_of
-from trainers.shared_flags import Data
+from trainers.config import Data
 
 pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 GAMES = 32

@@ -9,8 +9,7 @@ pytest.importorskip("torch", reason="the checks of settings need the train extra
 
 from tests.readme_commands import blocks
 from tests.trainers.trl.test_trl_settings import args
-from trainers.game_config import GameConfig
-from trainers.shared_flags import Data
+from trainers.config import Data, GameConfig
 from trainers.trl import config
 from trainers.trl.config import Games, check_args
 

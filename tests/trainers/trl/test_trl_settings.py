@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from spy_env import Stage
-from trainers.game_config import GameConfig
+from trainers.config import Algo, Data, GameConfig
 from trainers.samples import Sample
-from trainers.shared_flags import Data
 from trainers.trl import config
 from trainers.trl.config import Games, check_args, check_version
 from trainers.trl.rows import Row, as_rollout, length_metrics, rows_of
@@ -43,7 +42,7 @@ PLAIN = {  # as GRPOConfig has them, for three games of four players
     "seed": 42,
     "chat_template_kwargs": None,
 }
-FOUR = Games(GameConfig(players=4), Data(max_len=1024))
+FOUR = Games(GameConfig(players=4), data=Data(max_len=1024))
 
 
 def args(**changed):
@@ -97,26 +96,26 @@ def test_a_loss_that_weighs_rows_is_taken_where_they_can_be_cut_evenly():
 
 
 @pytest.mark.parametrize(
-    ("game", "rows"),
+    ("game", "schedule", "rows"),
     [
-        ({}, 5),
-        ({"schedule": "detection"}, 4),
-        ({"schedule": "performing"}, 5),
-        ({"schedule": "joint"}, 9),
-        ({"voters": "referees", "referees": 8}, 8),
-        ({"voters": "referees", "referees": 3}, 5),
-        ({"voters": "referees", "schedule": "joint"}, 13),
+        ({}, "hysteresis", 5),
+        ({}, "detection", 4),
+        ({}, "performing", 5),
+        ({}, "joint", 9),
+        ({"voters": "referees", "referees": 8}, "cycle", 8),
+        ({"voters": "referees", "referees": 3}, "cycle", 5),
+        ({"voters": "referees"}, "joint", 13),
     ],
 )
-def test_a_game_has_as_many_rows_as_its_fullest_stage(game, rows):
-    assert Games(GameConfig(**game)).rows_a_game == rows
+def test_a_game_has_as_many_rows_as_its_fullest_stage(game, schedule, rows):
+    assert Games(GameConfig(**game), Algo(schedule=schedule)).rows_a_game == rows
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: Games(GameConfig(players=2)), "players"),
-        (lambda: Games(GameConfig(schedule="often")), "schedule is 'often'"),
+        (lambda: Games(algo=Algo(schedule="often")), "schedule is 'often'"),
         (lambda: Games(micro_batch_size=0), "micro_batch_size is 0"),
         (lambda: Games(data=Data(max_len=0)), r"data\.max_len is 0"),
     ],

@@ -29,13 +29,16 @@ from tests.trainers.trl.trl_runs import (
 )
 from trainers.curriculum import Curriculum
 from trainers.embedded.loss import Whole
-from trainers.game_config import start_curriculum
 from trainers.inspection.revoting import frozen_detector
 from trainers.inspection.runs import read_runs
 from trainers.metrics import game_metrics
 
 pytestmark = [pytest.mark.trl, pytest.mark.usefixtures("real_trl")]
 ADAPTATIONS = {False: {}, True: {"ds": {"lora": {"rank": 2}}}}
+
+
+def started(settings, seed):
+    return settings.algo.start(settings.game.reward_rules, seed)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,7 @@ def expected_rows(curriculum: Curriculum, folder, step, replies):
 def test_stages_alternate_and_the_curriculum_moves_once_a_step(place, run):
     assert [row["stage"] for row in lines_of(place / "run")] == ["detection", "detection", "performing"] * 2
     assert [row["step"] for row in lines_of(place / "run")] == [1, 2, 3, 4, 5, 6]
-    curriculum = start_curriculum(run.settings.game, 42)
+    curriculum = started(run.settings, 42)
     for step in range(1, 7):
         games = games_in(place / "run", step)
         assert {game.trained for game in games} == {curriculum.stage}
@@ -82,7 +85,7 @@ def test_stages_alternate_and_the_curriculum_moves_once_a_step(place, run):
 
 
 def test_what_comes_to_the_loss_is_each_trained_reply_once_with_our_advantage(place, run):
-    curriculum = start_curriculum(run.settings.game, 42)
+    curriculum = started(run.settings, 42)
     advantages = set()
     for step in range(1, 7):
         expected = expected_rows(curriculum, place / "run", step, run.seating.engine.replies)
@@ -110,7 +113,7 @@ def test_no_reply_is_lost_or_trained_twice_whatever_an_iteration_trains(place, t
     trainer.seating = replace(trainer.seating, engine=engine)
     batches = batches_at_the_loss(trainer)
     trainer.train()
-    curriculum = start_curriculum(trainer.settings.game, 42)
+    curriculum = started(trainer.settings, 42)
     for step in (1, 2):
         games = games_in(tmp_path / "out", step)
         assert len(games) == 4
@@ -274,7 +277,7 @@ def test_tensorboard_and_the_table_of_completions_tell_what_was_trained(place):
 def test_the_runs_folder_says_by_which_rules_its_games_were_paid(place, run):
     run.save_model()  # TRL puts the model's own config.json into the same folder
     origin = origin_of(place / "run" / "games" / "step_000003.jsonl")
-    assert origin.rewards == start_curriculum(games_of(place).game, 0).rewards != RewardRules()
+    assert origin.rewards == started(games_of(place), 0).rewards != RewardRules()
     assert origin.baselines == {
         name.removeprefix("game/baseline/"): value
         for name, value in lines_of(place / "run")[1].items()

@@ -9,10 +9,10 @@ from typing import Any
 
 from spy_env import Game, read_games
 from tests.trainers import tiny_runs, tiny_world
+from trainers.config import Algo, Data, GameConfig
 from trainers.engines import Failed, Reply, Request
-from trainers.game_config import GameConfig
 from trainers.run_folder import games_file
-from trainers.shared_flags import Data
+from trainers.settings import MOVED
 from trainers.trl.config import Games
 
 PLAYERS, GAMES = 4, 3
@@ -35,13 +35,16 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def games_of(place: Path, **game: Any) -> Games:
-    """What is played: stages alternate, three games of four a step; ``game`` is laid over."""
+def games_of(place: Path, **settings: Any) -> Games:
+    """What is played: stages alternate, three games of four per step; settings of ``game`` and ``algo`` are laid over."""
     documents = place / "documents.jsonl"
     if not documents.exists():
         tiny_runs.write_corpus(documents)
-    rows = {"task": tiny_world.TASK, "players": PLAYERS, "schedule": "cycle", "cycle": (2, 1), "unreadable": -1.0}
-    return Games(GameConfig(**{**rows, **game}), Data(documents=str(documents), max_len=64))
+    game = {"task": tiny_world.TASK, "players": PLAYERS, "unreadable": -1.0}
+    algo = {"schedule": "cycle", "cycle": (2, 1)}
+    for name, value in settings.items():
+        (algo if f"game.{name}" in MOVED else game)[name] = value
+    return Games(GameConfig(**game), Algo(**algo), Data(documents=str(documents), max_len=64))
 
 
 def trainer_of(place: Path, output: str, lora: bool = False, games: Games | None = None, **args: Any) -> Any:

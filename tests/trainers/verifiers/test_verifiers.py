@@ -155,11 +155,11 @@ def test_a_document_may_be_longer_than_the_tasks_own_length(endpoint, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [({"players": 2}, "at least 3"), ({"rewards": "gold"}, "choose one of"), ({"voters": "spies"}, "voters")],
 )
-def test_wrong_rules_are_refused_before_any_rollout(flags, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_rules_are_refused_before_any_rollout(flags, message):
+    with pytest.raises(ValueError, match=message):
         environment(**flags)
 
 

@@ -26,16 +26,16 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.config.optimizer import build_optimizer
 
 from spy_env import read_games
-from tests.trainers.engines.called_engines import LocalDirection
+from tests.trainers.engines.called_engines import LocalCoordinator
 from tests.trainers.verl.verl_runs import composed, config_of, rows_of
 from tests.trainers.verl.verl_scripted import ScriptedClient
 from trainers.cluster.prompt_rows import from_json
+from trainers.config import Adam, Kl
 from trainers.rollout import GamesFailedError
-from trainers.shared_flags import Adam, Kl
 from trainers.verl.agent import SpyAgentLoop
+from trainers.verl.command import check_config, prepare, run_of
 from trainers.verl.estimator import advantages_as_they_are
-from trainers.verl.job import prepare, settings_of
-from trainers.verl.settings_check import FIXED, check_settings
+from trainers.verl.launch import FIXED, check_as_prepared
 
 pytestmark = pytest.mark.verl
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def test_the_command_is_read_by_verls_own_config_and_fits_the_rows(tmp_path):
     validate_config(found, use_reference_policy=need_reference_policy(found), use_critic=need_critic(found))
     assert need_reference_policy(found)
     assert not need_critic(found)
-    check_settings(found, settings_of(config, tmp_path / "run"), {"temperature": 1.0})
+    check_as_prepared(found, run_of(config, tmp_path / "run"), {"temperature": 1.0})
     rollout = omega_conf_to_dataclass(found.actor_rollout_ref.rollout)
     assert (rollout.n, rollout.max_model_len, rollout.response_length) == (4, 64, 6)
     assert omega_conf_to_dataclass(found.algorithm).adv_estimator == "spyrl"
@@ -78,26 +78,26 @@ def test_verl_with_other_settings_than_the_rows_is_refused(tmp_path, changed):
     config = config_of(tmp_path / "run")
     found = composed(config, tmp_path / "run", changed)
     with pytest.raises(ValueError, match=changed.replace("[", r"\[") + ".*spyrl verl prints"):
-        check_settings(found, settings_of(config, tmp_path / "run"), {"temperature": 1.0})
+        check_as_prepared(found, run_of(config, tmp_path / "run"), {"temperature": 1.0})
 
 
 def test_another_temperature_than_the_rows_is_refused_in_training_alone(tmp_path):
     config = config_of(tmp_path / "run")
-    found, run = composed(config, tmp_path / "run"), settings_of(config, tmp_path / "run")
-    check_settings(found, run, None)
+    found, run = composed(config, tmp_path / "run"), run_of(config, tmp_path / "run")
+    check_as_prepared(found, run, None)
     with pytest.raises(ValueError, match=r"temperature=0\.5"):
-        check_settings(found, run, {"temperature": 0.5})
+        check_as_prepared(found, run, {"temperature": 0.5})
 
 
-def test_verls_data_set_hands_on_the_invitations(tmp_path):
+def test_verls_data_set_hands_on_the_rows(tmp_path):
     config = config_of(tmp_path / "run")
     rows = rows_of(config, tmp_path / "run")
     data = OmegaConf.create(OmegaConf.to_container(composed(config, tmp_path / "run").data))
     read = RLHFDataset(str(tmp_path / "run/rows/train.jsonl"), tiny_world.tokenizer(), data)
     assert len(read) == len(rows["train"]) == 6
     for i in range(6):
-        invitation = from_json(read[i]["raw_prompt"][0]["content"])
-        assert (invitation.seed, invitation.run) == (f"train-{i}", settings_of(config, tmp_path / "run"))
+        row = from_json(read[i]["raw_prompt"][0]["content"])
+        assert (row.seed, row.run) == (f"train-{i}", run_of(config, tmp_path / "run"))
         assert read[i]["index"] == i
 
 
@@ -118,23 +118,23 @@ def test_verl_loads_the_estimator_as_a_plugin_and_hands_advantages_on():
 
 @pytest.fixture
 def loops(tmp_path, monkeypatch):
-    """Makes loops as verl's worker does, with a director in this process."""
+    """Makes loops as verl's worker does, with a coordinator in this process."""
     config = config_of(tmp_path / "run", save("llama", tmp_path / "model"))
     rows = rows_of(config, tmp_path / "run")
     verl = composed(config, tmp_path / "run")
-    direction = LocalDirection(settings_of(config, tmp_path / "run"))
+    coordinator = LocalCoordinator(run_of(config, tmp_path / "run"))
 
-    async def direction_of(run):
-        return direction
+    async def find_coordinator(run):
+        return coordinator
 
-    monkeypatch.setattr(SpyAgentLoop, "direction_of", direction_of)
+    monkeypatch.setattr(SpyAgentLoop, "find_coordinator", find_coordinator)
     tokens = tiny_world.tokenizer()
 
     def loop(client):
         wrap = SimpleNamespace
         return SpyAgentLoop(wrap(config=verl), client, tokens, None, RLHFDataset, wrap(config=verl.data))
 
-    return SimpleNamespace(rows=rows, loop=loop, direction=direction, folder=tmp_path / "run")
+    return SimpleNamespace(rows=rows, loop=loop, coordinator=coordinator, folder=tmp_path / "run")
 
 
 def row(loops, number, client, step=1, split="train", calls=4, **fields):
@@ -159,15 +159,15 @@ def test_the_samples_of_a_prompt_are_the_seats_of_one_game(loops):
     client, tokens = ScriptedClient(), tiny_world.tokenizer()
     outputs = play(*row(loops, 0, client), *row(loops, 1, client))
     assert [output.reward_score is not None for output in outputs] == [True] * 8
-    assert loops.direction.calls[:2] == ["begin train-0", "begin train-1"]
+    assert loops.coordinator.calls[:2] == ["begin train-0", "begin train-1"]
     assert len((loops.folder / "games/step_000001.jsonl").read_text().splitlines()) == 2
-    curriculum = settings_of(config_of(loops.folder), loops.folder).start
+    curriculum = run_of(config_of(loops.folder), loops.folder).start
     played = list(read_games(loops.folder / "games/step_000001.jsonl"))
-    worth = curriculum.advantages(played, curriculum.stage)
+    advantages = curriculum.advantages(played, curriculum.stage)
     for game, samples in zip(sorted(played, key=lambda game: game.seed), (outputs[:4], outputs[4:]), strict=True):
         for seat, sample in zip(game.players, samples, strict=True):
             assert tokens.decode(sample.response_ids, skip_special_tokens=True) == game.replies["detection"][seat].text
-            assert sample.reward_score == worth.get((game.seed, seat), 0.0)
+            assert sample.reward_score == advantages.get((game.seed, seat), 0.0)
     for game in (outputs[:4], outputs[4:]):
         assert sum(output.reward_score for output in game) == pytest.approx(0, abs=1e-5)
         assert sorted(sum(output.response_mask) == 1 for output in game) == [
@@ -179,10 +179,10 @@ def test_the_samples_of_a_prompt_are_the_seats_of_one_game(loops):
         assert len({tuple(output.prompt_ids) for output in game}) == 2  # civilians vote on the same bytes
 
 
-def test_a_step_that_is_not_the_directors_is_refused(loops):
+def test_a_step_that_is_not_the_coordinators_is_refused(loops):
     outputs = play(*row(loops, 0, ScriptedClient(), step=5))
-    assert all("at step 5 and the director at iteration 1" in str(output) for output in outputs)
-    assert loops.direction.calls[-1] == "give_up train-0"
+    assert all("at step 5 and the coordinator at iteration 1" in str(output) for output in outputs)
+    assert loops.coordinator.calls[-1] == "give_up train-0"
 
 
 def test_an_engine_that_stays_away_fails_the_row_and_scores_nothing(loops):
@@ -215,13 +215,36 @@ def test_a_folder_that_holds_a_run_is_only_gone_on_with(tmp_path):
     with pytest.raises(ValueError, match="holds a run already"):
         prepare(config_of(folder), folder, print)
     prepare(config_of(folder, **{"ckpt.load_enable": True}), folder, print)
-    with pytest.raises(ValueError, match="other documents or another order"):
+    with pytest.raises(ValueError, match=r"made with --eval\.games 2, and now it is 3"):
         prepare(config_of(folder, **{"ckpt.load_enable": True, "eval.games": 3}), folder, print)
 
 
-def test_what_verl_cannot_play_is_refused(tmp_path):
-    for flags, said in [
-        ({"game.schedule": "joint"}, "spyrl train can"),
+def test_a_run_that_goes_on_keeps_its_rows_and_more_iterations_add_to_them(tmp_path):
+    folder = tmp_path / "run"
+    going_on = {"ckpt.load_enable": True}
+    before = rows_of(config_of(folder), folder)
+    again = rows_of(config_of(folder, **going_on), folder)
+    longer = rows_of(config_of(folder, **going_on, **{"train.iterations": 5}), folder)
+    for rows in (again, longer):
+        kept = [json.loads(line["prompt"][0]["content"]) for line in rows["train"][:6]]
+        assert [row["document"] for row in kept] == [document_of(line) for line in before["train"]]
+    assert (len(again["train"]), len(longer["train"])) == (6, 10)
+    other = config_of(folder, **going_on, **{"train.iterations": 6})
+    documents = Path(other.data.documents)
+    documents.write_text("".join(reversed(documents.read_text().splitlines(keepends=True))))
+    with pytest.raises(ValueError, match="other documents or another order than now"):
+        prepare(other, folder, print)
+
+
+def document_of(line):
+    return json.loads(line["prompt"][0]["content"])["document"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"algo.schedule": "joint"}, "--algo.schedule is 'joint'.* with spyrl train"),
+        ({"algo.shuffle_advantages": True}, "over a whole iteration"),
         ({"rollout.n_samples_per_prompt": 6}, "no multiple of --game.players"),
         ({"rollout.batch_size": 0}, "at least 1"),
         ({"rollout.deadline_s": 0}, "at least 1"),
@@ -229,8 +252,17 @@ def test_what_verl_cannot_play_is_refused(tmp_path):
         ({"algo.kl": Kl(-0.1)}, "at least 0"),
         ({"rollout.temperature": 0.001}, "vLLM samples at"),
         ({"rollout.chat_template_kwargs": "{"}, "not JSON"),
-        ({"game.shuffle_advantages": True}, "over a whole iteration"),
-    ]:
-        with pytest.raises(ValueError, match=said):
-            config_of(tmp_path / "run", **flags)
+        ({"opponents.spy": "random"}, "one model plays all seats here"),
+        ({"ds.ring_attn_size": 2}, "--ds.ring_attn_size is 2: give verl's own setting"),
+        ({"train.num_episodes": 2}, "--train.num_episodes is 2: this trainer has nothing like it"),
+        ({"train.batch_size": 4}, "--train.batch_size is 4: this trainer has nothing like it"),
+    ],
+)
+def test_settings_that_verl_cannot_follow_are_refused(tmp_path, flags, message):
+    with pytest.raises(ValueError, match=message):
+        check_config(config_of(tmp_path / "run", **flags))
+
+
+def test_settings_that_verl_can_follow_are_not(tmp_path):
+    check_config(config_of(tmp_path / "run", **{"algo.patience": 9, "actor.max_norm": 2.0, "rollout.engine": "vllm"}))
     assert FIXED["trainer.v1.trainer_mode"] == "sync"

@@ -1,4 +1,4 @@
-"""verl's engines as a table asks them; the client is a fake, so no verl is needed."""
+"""verl's engines, asked for one reply at a time; the client is a fake, so no verl is needed."""
 
 import asyncio
 from types import SimpleNamespace

@@ -65,7 +65,7 @@ class Trainer:
         lines = self.rows[split][begin : begin + size]
         chats = [line["prompt"] for line in lines]
         if broken:
-            chats[0] = [{"role": "user", "content": "no invitation"}]
+            chats[0] = [{"role": "user", "content": "no row"}]
         batch = {
             "raw_prompt": np.array(chats, dtype=object),
             "index": np.array([line["extra_info"]["index"] for line in lines], dtype=object),
@@ -114,7 +114,7 @@ def games(folder, step):
 def test_iterations_bring_our_advantages_and_one_that_is_short_of_a_row_ends_the_run_at_the_next(
     cluster, model, tmp_path
 ):
-    trainer = Trainer(tmp_path, model, **{"game.schedule": "cycle", "game.cycle": (1, 1), "train.iterations": 4})
+    trainer = Trainer(tmp_path, model, **{"algo.schedule": "cycle", "algo.cycle": (1, 1), "train.iterations": 4})
     try:
         curriculum = from_json(trainer.rows["train"][0]["prompt"][0]["content"]).run.start
         for number, stage in ((1, Stage.DETECTION), (2, Stage.PERFORMING)):
@@ -131,12 +131,12 @@ def test_iterations_bring_our_advantages_and_one_that_is_short_of_a_row_ends_the
                 assert all(round(3 * score, 5) in (0, 1, 2, 3) for score in scores)  # of three civilians
         lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
         assert [(line["step"], line["stage"]) for line in lines] == [(1, "detection"), (2, "performing")]
-        state = json.loads((tmp_path / "director/step_000002.json").read_text())
+        state = json.loads((tmp_path / "coordinator/step_000002.json").read_text())
         assert Curriculum.from_json(json.dumps(state["curriculum"])) == curriculum
         assert len((tmp_path / "evaluations.jsonl").read_text().splitlines()) == 1
         found, _ = trainer.step(3, broken=True)
         assert len(found.keys) == 4  # verl goes on with what there is
-        assert not (tmp_path / "director/step_000003.json").exists()
+        assert not (tmp_path / "coordinator/step_000003.json").exists()
         with pytest.raises(RuntimeError, match="no materializable trajectories"):
             trainer.step(4)
     finally:
@@ -145,15 +145,15 @@ def test_iterations_bring_our_advantages_and_one_that_is_short_of_a_row_ends_the
 
 def check_samples(data, found, played, curriculum, stage):
     """Every seat's advantage reached every trained token of a sample, and nothing else did."""
-    worth = sorted(curriculum.advantages(played, stage).values())
-    worth += [0.0] * (8 - len(worth))  # the spies' votes
+    advantages = sorted(curriculum.advantages(played, stage).values())
+    advantages += [0.0] * (8 - len(advantages))  # the spies' votes
     masks = [mask.tolist() for mask in data["response_mask"]]
     for row, mask in zip(found, masks, strict=True):
         values = {round(value, 5) for value, trained in zip(row.tolist(), mask, strict=False) if trained}
         assert len(values) == 1
         assert not row[len(mask) :].any()
     whole = [row[len(mask) - 1].item() for row, mask in zip(found, masks, strict=True)]
-    assert sorted(whole) == pytest.approx(sorted(worth), abs=1e-6)
+    assert sorted(whole) == pytest.approx(sorted(advantages), abs=1e-6)
     assert any(whole)
     untrained = [mask for mask in masks if sum(mask) == 1 < len(mask)]
     assert len(untrained) == (2 if stage is Stage.DETECTION else 0)

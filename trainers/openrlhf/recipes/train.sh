@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What the three recipes share: the published settings, as OpenRLHF takes them. Not a recipe by itself.
+# The published settings, which the three recipes share. Not a recipe by itself.
 #
 # MODEL    Qwen/Qwen3-8B (default) or Qwen/Qwen3-4B-Instruct-2507, or any other chat model
-# PLAYERS  5 (default): 104 documents x 10 samples an iteration; 4: 128 x 8. Both are about 1,024 samples, one update
-# NODES    1 (default); GPUS a node: 8 (default)
+# PLAYERS  5 (default): 104 documents x 10 samples per iteration; 4: 128 x 8. Both are about 1,024 samples, one update
+# NODES    1 (default); GPUS per node: 8 (default)
 # LORA     a rank: train adapters on one GPU, with spyrl train, as OpenRLHF 0.11.2 can't hand them to its engines
 # Further arguments go to the command: --dry-run, --ckpt.load_enable, --ray.address http://HEAD:8265, any other flag.
 set -euo pipefail
@@ -33,7 +33,7 @@ if [[ -n $LORA ]]; then
     exec spyrl train "${published[@]}" --ds.lora.rank "$LORA" --ds.lora.alpha $((2 * LORA)) --rollout.engine vllm "$@"
 fi
 
-# Ours: one engine a GPU (published: one over all eight), and micro-batches by tokens, one longest sample at a time.
+# Ours: one engine per GPU (published: one over all eight), and micro-batches by tokens, one longest sample at a time.
 on_gpus=(
     --actor.num_nodes "$NODES" --actor.num_gpus_per_node "$GPUS"
     --train.colocate_all --vllm.enable_sleep --ds.enable_sleep

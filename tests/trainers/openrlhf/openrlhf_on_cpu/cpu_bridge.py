@@ -1,7 +1,7 @@
 """OpenRLHF, Ray, DeepSpeed and vLLM without a GPU: stand-ins for what insists on CUDA, and nothing else.
 
 Each module is changed when it has been imported, so ``install`` itself imports none. Weights are fp32 on both sides, as
-bf16 on a CPU is slow and rounds; ``--ds.param_dtype fp32`` is a choice more.
+bf16 on a CPU is slow and rounds: whatever ``--ds.param_dtype`` is given, it is fp32.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _with_fp32(add_argument: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(add_argument)
     def add(self: Any, *names: Any, **settings: Any) -> Any:
         if "--ds.param_dtype" in names:
-            settings["choices"] = [*settings["choices"], "fp32"]
+            settings.update(type=lambda _: "fp32", choices=["fp32"], default="fp32")
         return add_argument(self, *names, **settings)
 
     return add

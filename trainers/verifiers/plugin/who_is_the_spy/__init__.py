@@ -1,7 +1,5 @@
-"""What verifiers finds under the id ``who-is-the-spy``: it imports a top-level module of that name, and reads ``__all__``."""
+"""The module behind verifiers' id ``who-is-the-spy``: it imports a top-level module of that name and reads ``__all__``."""
 
-from trainers.verifiers.environment import SpyEnv
-from trainers.verifiers.harness import ReplyHarness
-from trainers.verifiers.taskset import SpyTaskset
+from trainers.verifiers.environment import ReplyHarness, SpyEnv, SpyTaskset
 
 __all__ = ["ReplyHarness", "SpyEnv", "SpyTaskset"]
