@@ -1,33 +1,33 @@
-"""Suite ``alignment``: did the votes mean quality? A game's outputs by votes received, and by rank."""
+"""The alignment study: did the votes mean quality? A game's outputs by votes received, and by rank."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from math import isnan
+from typing import Any, NamedTuple
 
-from benchmarks.evaluation.alignment_games import DATA, GAMES, Played, Source, play, read_saved, sources_of
+from benchmarks.evaluation.alignment_games import DATA, GAMES, Source, play, read_saved, sampling_for, sources_of
 from benchmarks.evaluation.alignment_ranks import (
+    HIDDEN_WORDS_HELD,
     Measure,
     Measured,
-    Summaries,
-    hidden_words_held,
+    coefficient,
     judges_ranking,
     kendall,
-    kendall_of,
     mean_of,
     mean_within,
     measured,
     most_voted_is_worst,
+    pooled,
     rank_by_votes,
     rouge_to_summary,
     share_of,
     spearman,
-    spearman_of,
     spy_minus_civilians,
-    spy_rank,
+    summary_of,
     votes_received,
     worst_by_chance,
 )
@@ -36,11 +36,14 @@ from benchmarks.evaluation.flags import Calls, Run
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.questions import ranking_prompt, shuffled
 from benchmarks.evaluation.results import Results, Score, score_of
+from benchmarks.evaluation.rouge_scores import is_chinese, metrics
 from spy_env import ABSTAIN, UNREADABLE, Game, Rules, Stage, load_task
 from trainers import disk
 from trainers.engines import Sampling
 
-MEASURED: Mapping[str, str] = {
+NAME = "alignment"
+SETS = tuple(data_set.name for data_set in DATA.values())
+PROTOCOL = {
     "ranking": "one question a game to the judge: document, task and all outputs in an order shuffled by seed and "
     "game, without roles and votes; our own prompt; every number once or the game is left out as unreadable; equal "
     "texts share the mean of their ranks",
@@ -59,58 +62,48 @@ MEASURED: Mapping[str, str] = {
 }
 
 
-def protocol(games: Mapping[str, Any], judge: str) -> dict[str, Any]:
-    """How the games were made, who judged, and how the numbers are computed."""
-    return {**games, "judge": judge, **MEASURED}
-
-
-NAME = "alignment"
-SETS = tuple(data_set.name for data_set in DATA.values())
-
-
 @dataclass(frozen=True, slots=True)
 class StudyItems:
-    """What is studied: documents to play on, by task, or saved games, by set; and what was left out and why."""
+    """The documents to play on, by task, or the saved games, by set; and how many were left out for which reason."""
 
     sources: Mapping[str, Sequence[Source]]
-    wanted: int
+    games_per_task: int
     saved: Mapping[str, Sequence[Game]]
     excluded: Mapping[str, Mapping[str, int]]
 
 
 def items(run: Run) -> StudyItems:
-    """The documents of each task, or the saved games that the run names.
+    """Read the documents of each task, or the saved games that the run names.
 
     Raises:
         ValueError: a task, its documents or the saved games can't be used.
     """
-    wanted = GAMES if run.limit is None else run.limit
+    games_per_task = GAMES if run.limit is None else run.limit
     excluded: dict[str, dict[str, int]] = {}
     saved: dict[str, list[Game]] = {}
     tasks = run.tasks
     if run.games:
-        saved, excluded["saved games"] = read_saved(run.games)
-        if beyond := sum(len(games[run.limit :]) for games in saved.values() if run.limit):
-            excluded["saved games"]["beyond the limit"] = beyond
-        saved = {name: games[: run.limit] for name, games in saved.items()}
-        tasks = tuple(dict.fromkeys(of[0].task for of in saved.values())) if run.data else ()  # only for summaries
+        saved, excluded["saved games"] = read_saved(run.games, run.limit)
+        tasks = (
+            tuple(dict.fromkeys(games[0].task for games in saved.values())) if run.data else ()
+        )  # for summaries alone
     sources: dict[str, list[Source]] = {}
     for task in tasks:
         name = load_task(task).name
         if name in DATA and DATA[name].name not in run.chosen(SETS):
             continue
-        if (found := sources_of(task, run, None if run.games else wanted)) is None:
+        if (of_task := sources_of(task, run, None if run.games else games_per_task)) is None:
             run.say(f"{NAME}: {run.data} has no documents for {name}")
             continue
-        sources[task], excluded[name] = found
+        sources[task], excluded[name] = of_task
     if not saved and not sources:
         raise ValueError(
             f"{NAME}: no documents for any of {list(tasks)} in {run.data or 'the chosen sets'}; its sets are {list(SETS)}, and "
             "a folder of --data has one JSONL file for each"
         )
-    for told in _left_out(excluded):
-        run.say(f"{NAME}: {told}")
-    return StudyItems(sources, wanted, saved, excluded)
+    for line in _left_out(excluded):
+        run.say(f"{NAME}: {line}")
+    return StudyItems(sources, games_per_task, saved, excluded)
 
 
 def _left_out(excluded: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -120,59 +113,61 @@ def _left_out(excluded: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def calls(run: Run, items: StudyItems, against: bool, judged: bool) -> Calls:
-    """Two replies of each player of each game, by the model alone, and one question a game."""
+    """Count two replies of each player of each game, by the model alone, and one question per game."""
     if items.saved:
         return Calls(0, sum(map(len, items.saved.values())) if judged else 0)
-    games = items.wanted * len(items.sources)
+    games = items.games_per_task * len(items.sources)
     return Calls(2 * Rules().players * games, games if judged else 0)
 
 
+class Played(NamedTuple):
+    """The games of each task that are over, how many the infrastructure failed, and how replies were sampled."""
+
+    games: Mapping[str, Sequence[Game]]
+    failed: Mapping[str, int]
+    sampling: Mapping[Stage, Sampling]
+
+
 def generate(run: Run, items: StudyItems, who: Contestant) -> Played | None:
-    """The model's games with itself; nothing of a base, and nothing where saved games are studied."""
+    """Play the model's games with itself; a base plays none, and nobody does where saved games are studied."""
     if items.saved or who.role != "model":
         return None
     games: dict[str, Sequence[Game]] = {}
     failed: dict[str, int] = {}
-    sampling: dict[Stage, Sampling] = {}
     for task, sources in items.sources.items():
-        played = play(who, task, sources, items.wanted, run, run.output / NAME)
-        games.update(played.games)
-        failed.update(played.failed)
-        sampling.update(played.sampling)
-    return Played(games, failed, sampling)
+        name = load_task(task).name
+        games[name], failed[name] = play(who, task, sources, items.games_per_task, run, run.output / NAME)
+    return Played(games, failed, sampling_for(who))
 
 
 def score(run: Run, items: StudyItems, answers: Mapping[str, Any], judge: Judge | None) -> Results:
-    """How votes and quality go together, for each task and measure; each game's outcome as JSON lines."""
-    played = Played(items.saved, {}, {}) if items.saved else answers["model"]
-    usable = {name: [game for game in games if game.readable] for name, games in played.games.items()}
-    ranked = _judged([game for games in usable.values() for game in games], run.seed, judge)
-    summaries = Summaries({source.document.text: source.summary for of in items.sources.values() for source in of})
+    """Say how votes and quality go together, by task and measure, and write each game's outcome as a line of JSON."""
     who = "saved games" if items.saved else "model"
+    played: Played = Played(items.saved, {}, {}) if items.saved else answers["model"]
+    usable = {name: [game for game in games if game.readable] for name, games in played.games.items()}
+    rankings = _rankings([game for games in usable.values() for game in games], run.seed, judge)
+    summaries = {source.document.text: source.summary for of in items.sources.values() for source in of}
     scores: list[Score] = []
-    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
     for name, games in usable.items():
-        by_measure = [measured(games, measure) for measure in _measures(games, ranked, summaries)]
+        by_measure = [measured(games, measure) for measure in [*rankings, *_measures(games, summaries)]]
         left_out = {"failed": played.failed.get(name, 0), "no readable vote": len(played.games[name]) - len(games)}
         caught = share_of([float(game.caught) for game in games], [game.document.text for game in games], run.seed)
-        scores.append(score_of(name, "games: spy alone most voted", who, caught, left_out | _seen(games)))
+        scores.append(score_of(name, "games: spy alone most voted", who, caught, left_out | _replies_counted(games)))
         for of in by_measure:
             scores += _scores(name, of, who, run.seed)
-        lines += [
-            _outcome(name, game, {of.measure.name: of.outcomes[i] for of in by_measure}) for i, game in enumerate(games)
-        ]
-    file = run.output / NAME / "outcomes.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    disk.write_whole(file, "".join(line + "\n" for line in lines))
-    return Results(
-        NAME,
-        scores,
-        protocol(_made(run, items, played), judge.name if judge else "none"),
-        _notes(items, judge is not None),
-    )
+        for i, game in enumerate(games):
+            row = {"set": name, "game": game.seed, "document": game.document.id, "spy": game.spy}
+            outcomes = {of.measure.name: of.outcomes[i] for of in by_measure}
+            rows.append({**row, "votes": votes_received(game), "measures": outcomes})
+    folder = run.output / NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.write_whole(folder / "outcomes.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    protocol = {**_origin(run, items, played), "judge": judge.name if judge else "none", **PROTOCOL}
+    return Results(NAME, scores, protocol, _notes(items, judge is not None))
 
 
-def _judged(games: Sequence[Game], seed: int, judge: Judge | None) -> list[Measure]:
+def _rankings(games: Sequence[Game], seed: int, judge: Judge | None) -> list[Measure]:
     if judge is None:
         return []
     orders = [shuffled(game, seed) for game in games]
@@ -180,26 +175,25 @@ def _judged(games: Sequence[Game], seed: int, judge: Judge | None) -> list[Measu
     return [judges_ranking(games, orders, judge.ask(prompts, "rankings"))]
 
 
-def _measures(games: Sequence[Game], ranked: list[Measure], summaries: Summaries) -> list[Measure]:
-    measures = [*ranked]
-    if found := [summary for game in games if (summary := summaries.of(game))]:
-        from benchmarks.evaluation.rouge_scores import is_chinese, metrics
+def _measures(games: Sequence[Game], summaries: Mapping[str, str]) -> list[Measure]:
+    """Return the measures that take no judge; ROUGE where any document has a summary."""
+    references = [summary for game in games if (summary := summary_of(game, summaries))]
+    if not references:
+        return [HIDDEN_WORDS_HELD]
+    variants = metrics(any(map(is_chinese, references)))
+    return [*(rouge_to_summary(metric, summaries) for metric in variants), HIDDEN_WORDS_HELD]
 
-        chinese = any(map(is_chinese, found))
-        measures += [rouge_to_summary(metric.name, metric.score, summaries.of) for metric in metrics(chinese)]
-    return [*measures, hidden_words_held()]
 
-
-def _seen(games: Sequence[Game]) -> dict[str, int]:
-    """What a reader must know of the replies."""
+def _replies_counted(games: Sequence[Game]) -> dict[str, int]:
+    """Count the replies that a reader of the numbers must know of."""
     votes = Counter(vote for game in games for vote in game.votes().values())
-    shown = [performance for game in games for performance in game.performances().values()]
+    performances = [performance for game in games for performance in game.performances().values()]
     cut = Counter(
         stage for game in games for stage in game.replies for reply in game.replies[stage].values() if reply.truncated
     )
     return {
-        "empty outputs": sum(not performance.text for performance in shown),
-        "outputs without the task's mark": sum(not performance.marked for performance in shown),
+        "empty outputs": sum(not performance.text for performance in performances),
+        "outputs without the task's mark": sum(not performance.marked for performance in performances),
         "truncated outputs": cut[Stage.PERFORMING],
         "truncated votes": cut[Stage.DETECTION],
         "unreadable votes": votes[UNREADABLE],
@@ -208,47 +202,43 @@ def _seen(games: Sequence[Game]) -> dict[str, int]:
 
 
 def _scores(name: str, of: Measured, who: str, seed: int) -> list[Score]:
-    """One set's numbers by one measure; the first carries how many games have none."""
+    """Return one set's numbers by one measure; the first carries how many games have none."""
     games = of.games
     units = [game.unit for game in games]
     numbers = {
-        "Spearman of votes and rank, pooled within games": spearman(games, seed),
-        "Kendall's tau-b of votes and rank, pooled within games": kendall(games, seed),
-        "Spearman of votes and rank, mean of games": mean_within(spearman_of, games, seed),
-        "Kendall's tau-b of votes and rank, mean of games": mean_within(kendall_of, games, seed),
-        "mean rank, spy": mean_within(spy_rank, games, seed),
+        "Spearman of votes and rank, pooled within games": pooled(spearman, games, seed),
+        "Kendall's tau-b of votes and rank, pooled within games": pooled(kendall, games, seed),
+        "Spearman of votes and rank, mean of games": mean_within(lambda game: coefficient(spearman(game)), games, seed),
+        "Kendall's tau-b of votes and rank, mean of games": mean_within(
+            lambda game: coefficient(kendall(game)), games, seed
+        ),
+        "mean rank, spy": mean_within(lambda game: game.ranks[game.spy], games, seed),
         "spy's rank minus civilians' mean rank": mean_within(spy_minus_civilians, games, seed),
     }
     shares = {
-        "most voted is ranked worst": share_of([most_voted_is_worst(game) for game in games], units, seed),
+        "most voted is ranked worst": share_of(list(map(most_voted_is_worst, games)), units, seed),
         "an output at random is ranked worst": mean_within(worst_by_chance, games, seed),
     }
     if of.measure.scored:
         spies = [values[game.spy] for game, values in zip(games, of.values, strict=True)]
         others = [(sum(values) - spy) / (len(values) - 1) for values, spy in zip(of.values, spies, strict=True)]
         shares |= {"score, spy": mean_of(spies, units, seed), "score, civilians": mean_of(others, units, seed)}
-    by_votes = {mean_rank(votes): interval for votes, interval in rank_by_votes(games, seed).items()}
-    undefined = sum(spearman_of(game) is None for game in games)
-    counts = [{**of.excluded, "games with all votes or all ranks equal": undefined}]
-    return [
-        score_of(name, f"{of.measure.name}: {what}", who, interval, counts.pop() if counts else None, percent)
-        for percent, found in ((False, numbers), (True, shares), (False, by_votes))
-        for what, interval in found.items()
+    by_votes = {
+        f"mean rank, {votes} vote{'' if votes == 1 else 's'}": interval
+        for votes, interval in rank_by_votes(games, seed).items()
+    }
+    scores = [
+        score_of(name, f"{of.measure.name}: {metric}", who, interval, percent=percent)
+        for percent, intervals in ((False, numbers), (True, shares), (False, by_votes))
+        for metric, interval in intervals.items()
     ]
+    equal = sum(isnan(coefficient(spearman(game))) for game in games)
+    counts = {**of.excluded, "games with all votes or all ranks equal": equal}
+    return [replace(scores[0], counts={reason: count for reason, count in counts.items() if count}), *scores[1:]]
 
 
-def mean_rank(votes: int) -> str:
-    """How the mean rank of outputs with so many votes is named after its measure."""
-    return f"mean rank, {votes} vote{'' if votes == 1 else 's'}"
-
-
-def _outcome(name: str, game: Game, by_measure: Mapping[str, Any]) -> str:
-    told = {"document": game.document.id, "spy": game.spy, "votes": votes_received(game), "measures": by_measure}
-    return json.dumps({"set": name, "game": game.seed, **told}, ensure_ascii=False)
-
-
-def _made(run: Run, items: StudyItems, played: Played) -> dict[str, Any]:
-    """Where the games come from, and how they were played where we know it."""
+def _origin(run: Run, items: StudyItems, played: Played) -> dict[str, Any]:
+    """Say where the games come from, and how they were played where we know it."""
     if items.saved:
         return {"games": f"saved, from {', '.join(map(str, run.games))}"}
     rules = {load_task(task).name: asdict(Rules().for_task(load_task(task))) for task in items.sources}
@@ -261,8 +251,8 @@ def _notes(items: StudyItems, judged: bool) -> list[str]:
     if not judged:
         notes.append("No judge: ROUGE and hidden words stand in for quality; the published study has a judge rank.")
     for task, sources in items.sources.items():
-        if not items.saved and len(sources) < items.wanted:
-            name, games = load_task(task).name, items.wanted
+        if not items.saved and len(sources) < items.games_per_task:
+            name, games = load_task(task).name, items.games_per_task
             notes.append(
                 f"{name}: {len(sources)} documents for {games} games: they come again, with another spy and span."
             )

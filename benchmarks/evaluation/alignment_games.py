@@ -1,4 +1,4 @@
-"""The games of the alignment study: documents to play on, games the model plays with itself, games saved by others.
+"""The games of the alignment study: documents to play on, games that the model plays with itself, games saved by others.
 
 Every reply is kept as it comes, so nothing is generated twice; whole games are saved beside them for ``spyrl replay``.
 """
@@ -24,21 +24,16 @@ from trainers.engines import Failed, Reply, Request, Sampling
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import SeatPolicies, rollout
 
-GAMES = 100  # of each task, as published
+GAMES = 100  # per task, as published
 # Tokens of a reply; ours: enough for a story of 400 words after some thought, and for a vote with reasons.
 NEW_TOKENS = {Stage.PERFORMING: 1024, Stage.DETECTION: 2048}
-SHARE_OF_ROOM = (
-    8  # a reply has at most an eighth of prompt + reply: five performances and a vote leave a quarter to the document
-)
+# A reply has at most an eighth of prompt + reply: five performances and a vote leave a quarter to the document.
+SHARE_OF_ROOM = 8
 DOCUMENT = ("document", "report", "article", "text")
-SUMMARY = ("summary", "abstract", "highlights", "target")
+SUMMARY = {"summary": ("summary", "abstract", "highlights", "target")}
 DATA = {
     "summarization": DataSet(
-        "govreport",
-        "GovReport",
-        Hub("ccdv/govreport-summarization"),
-        {"document": ("report", *DOCUMENT)},
-        {"summary": SUMMARY},
+        "govreport", "GovReport", Hub("ccdv/govreport-summarization"), {"document": ("report", *DOCUMENT)}, SUMMARY
     ),
     "creative_writing": DataSet(
         "writingprompts", "WritingPrompts", Hub("euclaise/writingprompts"), {"document": ("prompt", *DOCUMENT)}
@@ -53,17 +48,8 @@ class Source(NamedTuple):
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """The games of each task that are over, how many the infrastructure failed, and how replies were sampled."""
-
-    games: Mapping[str, Sequence[Game]]
-    failed: Mapping[str, int]
-    sampling: Mapping[Stage, Sampling]
-
-
-def sources_of(task: str, run: Run, wanted: int | None) -> tuple[list[Source], dict[str, int]] | None:
-    """What a task is played on, and what was left out and why; None where ``--data`` has nothing for it.
+def sources_of(task: str, run: Run, limit: int | None) -> tuple[list[Source], dict[str, int]] | None:
+    """Return a task's documents, and how many were left out for which reason; None where ``--data`` has nothing for it.
 
     A task without a data set of its own here is played on ``TASK.jsonl`` of ``--data``, or on the documents it ships.
 
@@ -71,22 +57,24 @@ def sources_of(task: str, run: Run, wanted: int | None) -> tuple[list[Source], d
         ValueError: the data can't be read, or holds no playable document.
     """
     name = load_task(task).name
-    data_set = DATA.get(name) or DataSet(name, name, Hub(""), {"document": DOCUMENT}, {"summary": SUMMARY})
+    data_set = DATA.get(name) or DataSet(name, name, Hub(""), {"document": DOCUMENT}, SUMMARY)
     if name not in DATA and (run.data is None or file_of(name, run.data) is None):
-        return [Source(document) for document in shipped_documents(load_task(task))][:wanted], {}
+        return [Source(document) for document in shipped_documents(load_task(task))][:limit], {}
     if (items := read_set(data_set, run.data, None, run.seed)) is None:
         return None
     excluded = Counter(items.excluded)
     rows = _playable(items, name == "creative_writing", excluded)
     if not rows:
         raise ValueError(f"{items.source} holds no playable document ({dict(excluded)}); give longer ones")
-    chosen = drawn(rows, wanted, run.seed, data_set.name)
-    sources = [Source(Document(row["id"], _whole(row["document"])), _whole(row.get("summary"))) for row in chosen]
+    chosen = drawn(rows, limit, run.seed, data_set.name)
+    sources = [
+        Source(Document(row["id"], _encodable(row["document"])), _encodable(row.get("summary"))) for row in chosen
+    ]
     return sources, dict(excluded)
 
 
 def _playable(items: Items, prompts: bool, excluded: Counter[str]) -> list[dict[str, Any]]:
-    """The rows whose document a game can be played on; prompts for stories without their tags, each once."""
+    """Return the rows whose document a game can be played on; prompts for stories without their tags, each once."""
     for row in items.rows:
         if not isinstance(row["document"], str):
             kind = type(row["document"]).__name__
@@ -101,13 +89,13 @@ def _playable(items: Items, prompts: bool, excluded: Counter[str]) -> list[dict[
     return playable
 
 
-def _whole(given: Any) -> str:
-    """A text that files can hold: lone surrogates become ``?``."""
-    return str(given or "").encode("utf-8", "replace").decode().strip()
+def _encodable(text: str | None) -> str:
+    """Return a text that files can hold: lone surrogates become ``?``."""
+    return str(text or "").encode("utf-8", "replace").decode().strip()
 
 
 def sampling_for(who: Contestant) -> dict[Stage, Sampling]:
-    """How the games' replies are sampled: the model as it is, with room for every prompt."""
+    """Sample the games' replies from the model as it is, no longer than leaves room for every prompt."""
     share = who.max_len // SHARE_OF_ROOM if who.max_len else None
     return {
         stage: Sampling(max(1, min(filter(None, (tokens, share, who.max_new_tokens)))))
@@ -115,11 +103,51 @@ def sampling_for(who: Contestant) -> dict[Stage, Sampling]:
     }
 
 
+def play(
+    who: Contestant, task: str, sources: Sequence[Source], count: int, run: Run, folder: Path
+) -> tuple[list[Game], int]:
+    """Play ``count`` games of a task with the model in all seats, but for those in the folder; also count the failed ones.
+
+    With fewer documents than games, documents come again with another spy and another span.
+
+    Raises:
+        ValueError: a document leaves no room for a game.
+        UnreachableError: the model's endpoint is down.
+    """
+    name, sampling = load_task(task).name, sampling_for(who)
+    file = folder / "games" / f"{name}.jsonl"
+    games = {game.seed: game for game in read_games(file)} if file.exists() else {}
+    engine = _KeepingEngine(who, name, Finished(folder / "generations.jsonl"), run.seed)
+    policies = SeatPolicies(engine, sampling, who.max_len)
+    chosen = [(sources[i % len(sources)].document, i // len(sources)) for i in range(count)]
+    documents = {_seed(who, task, sampling, run.seed, document, again): document for document, again in chosen}
+    missing = [
+        deal_to_fit(document, task, Rules(), seed, None, policies.budget)
+        for seed, document in documents.items()
+        if seed not in games
+    ]
+    failed: list[Game] = []
+    new = [one.game for one in rollout(missing, policies, lambda game, reason: failed.append(game))]
+    write_games(file, new)
+    games |= {game.seed: game for game in new}
+    return [games[seed] for seed in documents if seed in games], len(failed)
+
+
+def _seed(
+    who: Contestant, task: str, sampling: Mapping[Stage, Sampling], seed: int, document: Document, again: int
+) -> str:
+    """Name a game by whatever changes it, so that games of other models and settings are never taken for it."""
+    played = load_task(task)
+    prompts = [played.name, played.perform, played.detect, played.marker, asdict(Rules().for_task(played))]
+    settings = {stage.value: asdict(of) for stage, of in sampling.items()}
+    return f"{seed}/{content_key(who.fingerprint, who.max_len, prompts, settings, seed, asdict(document), again)[:16]}"
+
+
 @dataclass(frozen=True, slots=True)
-class _Keeping:
+class _KeepingEngine:
     """The model as an engine whose replies are kept on disk as they come; it is loaded when the first is missing.
 
-    What failed isn't asked for again in the same run: the endpoint's client has tried often enough, and where only few
+    A failed request isn't repeated in the same run: the endpoint's client has tried often enough, and where only few
     requests are left, their failures would look like those of an endpoint that is down.
     """
 
@@ -130,67 +158,30 @@ class _Keeping:
     failed: dict[str, Failed] = field(default_factory=dict)  # by the request's seed
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """One reply for each seat's request; seats that are told the same draw each their own."""
-        asked = [request for request in requests if request.seed not in self.failed]
+        """Return one reply per request; seats with the same prompt draw each their own."""
+        untried = [request for request in requests if request.seed not in self.failed]
         asks = [
             Ask(self.task, request.seed, request.prompt, request.sampling, int(content_key(request.seed)[:12], 16))
-            for request in asked
+            for request in untried
         ]
         stage = requests[0].seed.split("/")[-2]  # see trainers.rollout.requests_of
         answers = answer_all(self.who, asks, self.finished, self.seed, f"{self.task}, {stage}")
-        by_seed = {request.seed: answer for request, answer in zip(asked, answers, strict=True)}
-        self.failed.update({seed: Failed(answer.failed) for seed, answer in by_seed.items() if answer.failed})
-        return [
-            self.failed.get(request.seed)
-            or Reply(by_seed[request.seed].text, truncated=by_seed[request.seed].truncated)
-            for request in requests
-        ]
+        replies: dict[str, Reply | Failed] = {}
+        for request, answer in zip(untried, answers, strict=True):
+            if answer.failed:
+                self.failed[request.seed] = Failed(answer.failed)
+            replies[request.seed] = Reply(answer.text, truncated=answer.truncated)
+        return [self.failed.get(request.seed) or replies[request.seed] for request in requests]
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
-        """As the model reads it."""
+        """Count as the model reads it."""
         return self.who.reader.count_tokens(prompt, prefill)
 
 
-def play(who: Contestant, task: str, sources: Sequence[Source], wanted: int, run: Run, folder: Path) -> Played:
-    """``wanted`` games of one task with the model in all seats. Those in the folder aren't played again.
+def read_saved(paths: Sequence[Path], limit: int | None) -> tuple[dict[str, list[Game]], dict[str, int]]:
+    """Read saved games that are over, at most ``limit`` of each kind, and count the others by the reason to leave them out.
 
-    With fewer documents than games, documents come again with another spy and another span.
-
-    Raises:
-        ValueError: a document leaves no room for a game.
-        UnreachableError: the model's endpoint is down.
-    """
-    name, sampling = load_task(task).name, sampling_for(who)
-    file = folder / "games" / f"{name}.jsonl"
-    saved = {game.seed: game for game in read_games(file)} if file.exists() else {}
-    engine = _Keeping(who, name, Finished(folder / "generations.jsonl"), run.seed)
-    seating = SeatPolicies(engine, sampling, who.max_len)
-    chosen = [(sources[i % len(sources)].document, i // len(sources)) for i in range(wanted)]
-    seeds = [_seed(who, task, sampling, run.seed, document, again) for document, again in chosen]
-    missing = [
-        deal_to_fit(document, task, Rules(), seed, None, seating.budget)
-        for seed, (document, _) in zip(seeds, chosen, strict=True)
-        if seed not in saved
-    ]
-    failed: list[str] = []
-    new = [one.game for one in rollout(missing, seating, lambda game, reason: failed.append(reason))]
-    write_games(file, new)
-    found = saved | {game.seed: game for game in new}
-    return Played({name: [found[seed] for seed in seeds if seed in found]}, {name: len(failed)}, sampling)
-
-
-def _seed(
-    who: Contestant, task: str, sampling: Mapping[Stage, Sampling], seed: int, document: Document, again: int
-) -> str:
-    """A game's name: whatever changes the game changes it, so games of other models and settings are never taken."""
-    asked = load_task(task)
-    told = [asked.name, asked.perform, asked.detect, asked.marker, asdict(Rules().for_task(asked))]
-    settings = {stage.value: asdict(of) for stage, of in sampling.items()}
-    return f"{seed}/{content_key(who.fingerprint, who.max_len, told, settings, seed, asdict(document), again)[:16]}"
-
-
-def read_saved(paths: Sequence[Path]) -> tuple[dict[str, list[Game]], dict[str, int]]:
-    """Saved games that are over, by what makes them comparable: task, players and voters; and why others are left out.
+    A kind is what makes games comparable: task, players and voters.
 
     Raises:
         ValueError: a file isn't there, or no game is over.
@@ -212,7 +203,9 @@ def read_saved(paths: Sequence[Path]) -> tuple[dict[str, list[Game]], dict[str, 
     names = [kind.partition(",")[0] for kind in games]
     if len(set(names)) == len(names):  # one kind of each task: its name says enough
         games = dict(zip(names, games.values(), strict=True))
-    return games, dict(excluded)
+    if limit and (beyond := sum(len(of_kind[limit:]) for of_kind in games.values())):
+        excluded["beyond the limit"] = beyond
+    return {name: of_kind[:limit] for name, of_kind in games.items()}, dict(excluded)
 
 
 def _kind(game: Game) -> str:

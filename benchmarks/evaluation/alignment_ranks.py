@@ -1,4 +1,7 @@
-"""Do votes order the outputs of a game as their quality does? Ranks by each measure, counted within games, pooled over them."""
+"""Do votes order the outputs of a game as their quality does? Ranks by each measure, compared within games, pooled over them.
+
+An undefined number is nan, such as the coefficient of a game in which all outputs have equal votes.
+"""
 
 from __future__ import annotations
 
@@ -6,196 +9,30 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import sqrt
+from math import isnan, nan, sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.evaluation.generations import Answer
 from benchmarks.evaluation.intervals import Interval, bootstrap, item_share
 from benchmarks.evaluation.questions import read_ranking
+from benchmarks.evaluation.rouge_scores import Metric
 from spy_env import Game, Seat
 from spy_env.diagnostics.proxies import hidden_words
 from spy_env.diagnostics.wording import coverage
 from spy_env.rewards import count_votes
 
-Sums = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Ordered:
-    """One game's outputs: votes received, ranks (1 is best, ties share their mean), the spy's place among them.
-
-    ``unit`` says which games belong together: those on one document are drawn together when intervals are computed.
-    """
-
-    votes: Sequence[int]
-    ranks: Sequence[float]
-    spy: int
-    unit: Hashable
-
-
-def ranks(values: Sequence[float], best_is_high: bool) -> list[float]:
-    """The rank of each value, 1 the best; equal values share the mean of their ranks."""
-    better = [sum((other > value) if best_is_high else (other < value) for other in values) for value in values]
-    return [1 + better[i] + (values.count(value) - 1) / 2 for i, value in enumerate(map(float, values))]
-
-
-def mean_of(values: Sequence[float | None], units: Sequence[Hashable], seed: int = 0) -> Interval:
-    """The mean of one value a game, where it is defined; ``units`` as in ``Ordered``, one a game."""
-    defined = [value for value in values if value is not None]
-    rows = [(value or 0.0, float(value is not None)) for value in values]
-    return _interval(rows, lambda sums: _ratio(sums[0], sums[1]), units, seed, len(defined))
-
-
-def share_of(values: Sequence[float | None], units: Sequence[Hashable], seed: int = 0) -> Interval:
-    """The same for a share of games, whose interval isn't a point where all games agree."""
-    defined = [float(value) for value in values if value is not None]
-    return item_share(defined, seed) if set(defined) in ({0.0}, {1.0}) else mean_of(values, units, seed)
-
-
-def mean_within(of: Callable[[Ordered], float | None], games: Sequence[Ordered], seed: int = 0) -> Interval:
-    """The mean over games of what ``of`` tells of each, where it is defined."""
-    return mean_of([of(game) for game in games], _units(games), seed)
-
-
-def spearman(games: Sequence[Ordered], seed: int = 0) -> Interval:
-    """Spearman's coefficient of votes received and rank, within games, pooled.
-
-    Both are ranked within each game (ties share their mean) and measured from the game's own mean; covariances and
-    variances are summed over the games that order both. Positive: who receives more votes is ranked worse.
-    """
-    return _pooled(_moments, games, seed)
-
-
-def spearman_of(game: Ordered) -> float | None:
-    """One game's coefficient; None where all outputs have equal votes, or equal ranks."""
-    covariance, votes, quality = _moments(game)
-    return covariance / sqrt(votes * quality) if votes * quality else None
-
-
-def kendall(games: Sequence[Ordered], seed: int = 0) -> Interval:
-    """Kendall's tau-b of votes received and rank; only pairs of outputs of one game count, and all of them are pooled.
-
-    Concordant minus discordant pairs, over the geometric mean of the pairs untied in votes and those untied in rank,
-    in the games that order both.
-    """
-    return _pooled(_pairs, games, seed)
-
-
-def kendall_of(game: Ordered) -> float | None:
-    """One game's tau-b; None where all outputs have equal votes, or equal ranks."""
-    agreed, votes_differ, ranks_differ = _pairs(game)
-    return agreed / sqrt(votes_differ * ranks_differ) if votes_differ * ranks_differ else None
-
-
-def rank_by_votes(games: Sequence[Ordered], seed: int = 0) -> Mapping[int, Interval]:
-    """The mean rank of outputs that received 0, 1, ... votes, up to the most that any did.
-
-    ``n`` counts outputs; the interval resamples games.
-    """
-    seen = range(max((votes for game in games for votes in game.votes), default=-1) + 1)
-    found = {}
-    for votes in seen:
-        rows = [_total(game, votes) for game in games]
-        outputs = int(sum(count for _, count in rows))
-        found[votes] = _interval(rows, lambda sums: _ratio(sums[0], sums[1]), _units(games), seed, outputs)
-    return found
-
-
-def spy_rank(game: Ordered) -> float:
-    """The spy's rank."""
-    return game.ranks[game.spy]
-
-
-def spy_minus_civilians(game: Ordered) -> float:
-    """By how many ranks the spy's output is worse than the civilians' mean; negative where it is better."""
-    civilians = [rank for place, rank in enumerate(game.ranks) if place != game.spy]
-    return game.ranks[game.spy] - sum(civilians) / len(civilians)
-
-
-def most_voted_is_worst(game: Ordered) -> float | None:
-    """Whether the most-voted output is ranked worst; of several most-voted ones, the share that is.
-
-    None without votes, and where all outputs have equal ranks.
-    """
-    most = max(game.votes)
-    if not most or len(set(game.ranks)) == 1:
-        return None
-    voted = [rank for votes, rank in zip(game.votes, game.ranks, strict=True) if votes == most]
-    return voted.count(max(game.ranks)) / len(voted)
-
-
-def worst_by_chance(game: Ordered) -> float | None:
-    """How often an output drawn at random would be ranked worst, in the same games."""
-    if most_voted_is_worst(game) is None:
-        return None
-    return game.ranks.count(max(game.ranks)) / len(game.ranks)
-
-
-def _pooled(of: Callable[[Ordered], tuple[float, float, float]], games: Sequence[Ordered], seed: int) -> Interval:
-    found = [of(game) for game in games]
-    rows = [row if row[1] and row[2] else (0.0, 0.0, 0.0) for row in found]  # all equal: nothing to agree on
-    told = sum(any(row) for row in rows)
-    return _interval(rows, lambda sums: _ratio(sums[0], sqrt(sums[1] * sums[2])), _units(games), seed, told)
-
-
-def _moments(game: Ordered) -> tuple[float, float, float]:
-    by_votes, middle = ranks(game.votes, best_is_high=False), (len(game.votes) + 1) / 2
-    apart = [(votes - middle, rank - middle) for votes, rank in zip(by_votes, game.ranks, strict=True)]
-    return sum(v * r for v, r in apart), sum(v * v for v, _ in apart), sum(r * r for _, r in apart)
-
-
-def _pairs(game: Ordered) -> tuple[float, float, float]:
-    agreed = votes_differ = ranks_differ = 0
-    for (v, r), (w, s) in combinations(zip(game.votes, game.ranks, strict=True), 2):
-        votes_differ += v != w
-        ranks_differ += r != s
-        agreed += ((v > w) - (v < w)) * ((r > s) - (r < s))
-    return float(agreed), float(votes_differ), float(ranks_differ)
-
-
-def _total(game: Ordered, votes: int) -> tuple[float, float]:
-    of = [rank for rank, received in zip(game.ranks, game.votes, strict=True) if received == votes]
-    return sum(of), float(len(of))
-
-
-def _ratio(above: float, below: float) -> float:
-    return above / below if below else float("nan")
-
-
-def _units(games: Sequence[Ordered]) -> list[Hashable]:
-    return [game.unit for game in games]
-
-
-def _interval(
-    rows: Sequence[tuple[float, ...]], of: Callable[[Sums], float], units: Sequence[Hashable], seed: int, n: int
-) -> Interval:
-    """A statistic of the games' summed rows, with the interval from drawing whole games, or whole documents' games.
-
-    Rows of zeros tell nothing; where only one unit tells something, there is no interval.
-    """
-    places = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
-    summed = np.zeros((len(places), len(rows[0]) if rows else 1))
-    for unit, row in zip(units, rows, strict=True):
-        summed[places[unit]] += row
-    found = bootstrap(lambda drawn: of(summed[drawn].sum(axis=0)), len(places), seed)
-    if (summed != 0).any(axis=1).sum() < 2:
-        found = found._replace(low=None, high=None)
-    whole = "games" if len(places) == len(units) else f"the {len(places)} documents, each with all its games"
-    return found._replace(n=n, method=f"bootstrap over {whole}")
-
+# Quality of outputs, by a measure.
 
 Values = dict[Seat, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A way to tell the quality of a game's outputs; ``name`` says which variant.
+    """A measure of quality: ``values`` gives each output's, high is good, or the reason why a game has none.
 
-    ``values`` gives each output's quality, high is good, or says why this game has none. ``scored``: these are shares
-    or scores from 0 to 1, which tell something beside their order.
+    ``scored``: the values are shares or scores from 0 to 1, which mean something beside their order.
     """
 
     name: str
@@ -204,101 +41,227 @@ class Measure:
 
 
 def judges_ranking(games: Sequence[Game], orders: Sequence[list[Seat]], answers: Sequence[Answer]) -> Measure:
-    """What a judge said of each game, shown in ``orders``. Equal texts share the mean of their ranks."""
-    told = {id(game): (order, answer) for game, order, answer in zip(games, orders, answers, strict=True)}
+    """Take the judge's answer about each game, whose outputs it saw in ``orders``. Equal texts share the mean of their ranks."""
+    shown = {id(game): (order, answer) for game, order, answer in zip(games, orders, answers, strict=True)}
 
     def values(game: Game) -> Values | str:
-        order, answer = told[id(game)]
+        order, answer = shown[id(game)]
         if answer.failed:
             return "judge failed"
         if (numbers := read_ranking(answer.said, len(order))) is None:
             return "unreadable ranking"
-        place = {order[number - 1]: -float(rank) for rank, number in enumerate(numbers, start=1)}
-        said = {seat: performance.text for seat, performance in game.performances().items()}
-        same = {text: [place[seat] for seat in said if said[seat] == text] for text in said.values()}
-        return {seat: sum(same[text]) / len(same[text]) for seat, text in said.items()}
+        value = {order[number - 1]: -float(rank) for rank, number in enumerate(numbers, start=1)}
+        texts = {seat: performance.text for seat, performance in game.performances().items()}
+        same = {text: [value[seat] for seat in texts if texts[seat] == text] for text in texts.values()}
+        return {seat: sum(same[text]) / len(same[text]) for seat, text in texts.items()}
 
     return Measure("judge's ranking", values, scored=False)
 
 
-def rouge_to_summary(
-    variant: str, score: Callable[[str, Sequence[str]], float], summary_of: Callable[[Game], str]
-) -> Measure:
-    """A ROUGE score of each output to the summary that the data set has of the document."""
+def rouge_to_summary(metric: Metric, summaries: Mapping[str, str]) -> Measure:
+    """Score each output against the summary that the data set has of the document; ``summaries`` are by whole document."""
 
     def values(game: Game) -> Values | str:
-        if not (summary := summary_of(game)):
+        if not (summary := summary_of(game, summaries)):
             return "document without a summary"
-        return {seat: score(performance.text, [summary]) for seat, performance in game.performances().items()}
+        return {seat: metric.score(performance.text, summary) for seat, performance in game.performances().items()}
 
-    return Measure(f"{variant} to the document's summary", values)
+    return Measure(f"{metric.name} to the document's summary", values)
 
 
-def hidden_words_held() -> Measure:
-    """The share that each output holds of the content words that only the hidden span has."""
+def summary_of(game: Game, summaries: Mapping[str, str]) -> str:
+    """Find the summary of a game's document, which may have been shortened from its end; empty where there is none."""
+    document = game.document.text
+    return next((summary for text, summary in summaries.items() if summary and text.startswith(document)), "")
 
-    def values(game: Game) -> Values | str:
-        if not (words := hidden_words(game)):
-            return "nothing hidden that stands nowhere else"
-        return {seat: coverage(performance.text, words) for seat, performance in game.performances().items()}
 
-    return Measure("hidden words held", values)
+def _hidden_words_held(game: Game) -> Values | str:
+    """Take the share that each output holds of the content words that only the hidden span has."""
+    if not (words := hidden_words(game)):
+        return "nothing hidden that stands nowhere else"
+    return {seat: coverage(performance.text, words) for seat, performance in game.performances().items()}
+
+
+HIDDEN_WORDS_HELD = Measure("hidden words held", _hidden_words_held)
+
+
+# Votes and ranks of each game.
+
+
+@dataclass(frozen=True, slots=True)
+class RankedGame:
+    """One game's outputs: votes received, ranks (1 is best, ties share their mean), the spy's place among them.
+
+    Games of one ``unit``, those on one document, are drawn together when intervals are computed.
+    """
+
+    votes: Sequence[int]
+    ranks: Sequence[float]
+    spy: int
+    unit: Hashable
 
 
 @dataclass(slots=True)
 class Measured:
-    """The games of one set under one measure: what is known of each, and how many have no measure and why."""
+    """The games of one set by one measure, and how many have no measure for which reason."""
 
     measure: Measure
-    games: list[Ordered] = field(default_factory=list)
+    games: list[RankedGame] = field(default_factory=list)
     values: list[list[float]] = field(default_factory=list)  # beside ``games``, in the order of seats
     excluded: Counter[str] = field(default_factory=Counter)
-    outcomes: list[dict[str, Any] | str] = field(default_factory=list)  # of every game; why, where it has no measure
+    outcomes: list[dict[str, Any] | str] = field(default_factory=list)  # of every game; the reason where it has none
 
 
 def measured(games: Sequence[Game], measure: Measure) -> Measured:
-    """Every game's outputs by one measure."""
-    found = Measured(measure)
+    """Measure and rank every game's outputs."""
+    result = Measured(measure)
     for game in games:
         values = measure.values(game)
         if isinstance(values, str):
-            found.excluded[values] += 1
-            found.outcomes.append(values)
+            result.excluded[values] += 1
+            result.outcomes.append(values)
             continue
         by_seat = [values[seat] for seat in game.players]
-        placed = ranks(by_seat, best_is_high=True)
+        by_rank = ranks(by_seat, best_is_high=True)
         votes = list(votes_received(game).values())
-        found.games.append(Ordered(votes, placed, game.players.index(game.spy), game.document.text))
-        found.values.append(by_seat)
-        found.outcomes.append(
-            {"ranks": dict(zip(game.players, placed, strict=True)), **({"values": values} if measure.scored else {})}
-        )
-    return found
+        result.games.append(RankedGame(votes, by_rank, game.players.index(game.spy), game.document.text))
+        result.values.append(by_seat)
+        outcome: dict[str, Any] = {"ranks": dict(zip(game.players, by_rank, strict=True))}
+        result.outcomes.append(outcome | {"values": values} if measure.scored else outcome)
+    return result
 
 
 def votes_received(game: Game) -> dict[Seat, int]:
-    """How many votes each player received; a referee's counts as one, however many referees there are."""
+    """Count the votes that each player received; a referee's counts as one, however many referees there are."""
     return {seat: int(votes) for seat, votes in count_votes(game.votes(), game.players).received.items()}
 
 
-class Summaries:
-    """Finds the summary of a game's document, which may have been shortened from its end."""
+def ranks(values: Sequence[float], best_is_high: bool) -> list[float]:
+    """Rank values, 1 the best; equal ones share the mean of their ranks."""
+    better = [sum((other > value) if best_is_high else (other < value) for other in values) for value in values]
+    return [1 + better[i] + (values.count(value) - 1) / 2 for i, value in enumerate(map(float, values))]
 
-    BEGINNING = 100  # characters that a document is first looked up by
 
-    def __init__(self, summaries: Mapping[str, str]) -> None:
-        """From whole documents to their summaries."""
-        self._by_beginning: dict[str, list[tuple[str, str]]] = {}
-        for text, summary in summaries.items():
-            if summary:
-                self._by_beginning.setdefault(text[: self.BEGINNING], []).append((text, summary))
+# Statistics of one game.
 
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._by_beginning)
+Moments = tuple[float, float, float]
+"""A covariance of votes and ranks, the variance of votes and that of ranks, or counts in their place."""
 
-    def of(self, game: Game) -> str:
-        """The summary; empty where there is none."""
-        played = game.document.text
-        candidates = self._by_beginning.get(played[: self.BEGINNING], [])
-        return next((summary for text, summary in candidates if text.startswith(played)), "")
+
+def spearman(game: RankedGame) -> Moments:
+    """Return Spearman's moments: both are ranked within the game (ties share their mean), about the game's mean.
+
+    Positive: who receives more votes is ranked worse.
+    """
+    by_votes, middle = ranks(game.votes, best_is_high=False), (len(game.votes) + 1) / 2
+    centred = [(votes - middle, rank - middle) for votes, rank in zip(by_votes, game.ranks, strict=True)]
+    return sum(v * r for v, r in centred), sum(v * v for v, _ in centred), sum(r * r for _, r in centred)
+
+
+def kendall(game: RankedGame) -> Moments:
+    """Return the counts of Kendall's tau-b: concordant minus discordant pairs, pairs untied in votes, and in rank."""
+    agreeing = votes_differ = ranks_differ = 0
+    for (v, r), (w, s) in combinations(zip(game.votes, game.ranks, strict=True), 2):
+        votes_differ += v != w
+        ranks_differ += r != s
+        agreeing += ((v > w) - (v < w)) * ((r > s) - (r < s))
+    return float(agreeing), float(votes_differ), float(ranks_differ)
+
+
+def coefficient(moments: Sequence[float]) -> float:
+    """Divide the covariance by the geometric mean of the variances; nan where votes or ranks are all equal."""
+    covariance, votes, quality = moments
+    return covariance / sqrt(votes * quality) if votes * quality else nan
+
+
+def spy_minus_civilians(game: RankedGame) -> float:
+    """Return by how many ranks the spy's output is worse than the civilians' mean; negative where it is better."""
+    civilians = [rank for place, rank in enumerate(game.ranks) if place != game.spy]
+    return game.ranks[game.spy] - sum(civilians) / len(civilians)
+
+
+def most_voted_is_worst(game: RankedGame) -> float:
+    """Return the share of the most-voted outputs, usually one, that is ranked worst.
+
+    nan without votes, and where all outputs have equal ranks.
+    """
+    most = max(game.votes)
+    if not most or len(set(game.ranks)) == 1:
+        return nan
+    voted = [rank for votes, rank in zip(game.votes, game.ranks, strict=True) if votes == most]
+    return voted.count(max(game.ranks)) / len(voted)
+
+
+def worst_by_chance(game: RankedGame) -> float:
+    """Return how often an output drawn at random would be ranked worst, in the same games."""
+    return nan if isnan(most_voted_is_worst(game)) else game.ranks.count(max(game.ranks)) / len(game.ranks)
+
+
+# Numbers over games, with intervals.
+
+
+def pooled(moments: Callable[[RankedGame], Moments], games: Sequence[RankedGame], seed: int = 0) -> Interval:
+    """Return the coefficient of moments summed over the games that order both votes and ranks."""
+    rows = [row if row[1] and row[2] else (0.0, 0.0, 0.0) for row in map(moments, games)]
+    return _interval(coefficient, rows, [game.unit for game in games], seed, sum(map(any, rows)))
+
+
+def mean_of(values: Sequence[float], units: Sequence[Hashable], seed: int = 0) -> Interval:
+    """Return the mean of one value per game, where it is defined; ``units`` as in ``RankedGame``, one per game."""
+    rows = [(0.0, 0.0) if isnan(value) else (value, 1.0) for value in values]
+    return _mean(rows, units, seed)
+
+
+def mean_within(of: Callable[[RankedGame], float], games: Sequence[RankedGame], seed: int = 0) -> Interval:
+    """Return the mean over games of a statistic of each, where it is defined."""
+    return mean_of([of(game) for game in games], [game.unit for game in games], seed)
+
+
+def share_of(values: Sequence[float], units: Sequence[Hashable], seed: int = 0) -> Interval:
+    """Return a share of games: a mean whose interval isn't a point where all games agree."""
+    defined = [float(value) for value in values if not isnan(value)]
+    return item_share(defined, seed) if set(defined) in ({0.0}, {1.0}) else mean_of(values, units, seed)
+
+
+def rank_by_votes(games: Sequence[RankedGame], seed: int = 0) -> Mapping[int, Interval]:
+    """Return the mean rank of outputs that received 0, 1, ... votes, up to the most that any did; ``n`` counts outputs."""
+    most = max((votes for game in games for votes in game.votes), default=-1)
+    by_votes = {}
+    for votes in range(most + 1):
+        rows = []
+        for game in games:
+            received = [rank for rank, count in zip(game.ranks, game.votes, strict=True) if count == votes]
+            rows.append((sum(received), float(len(received))))
+        by_votes[votes] = _mean(rows, [game.unit for game in games], seed)
+    return by_votes
+
+
+def _mean(rows: Sequence[tuple[float, float]], units: Sequence[Hashable], seed: int) -> Interval:
+    """Divide the summed totals by the summed counts."""
+
+    def ratio(sums: Sequence[float]) -> float:
+        return sums[0] / sums[1] if sums[1] else nan
+
+    return _interval(ratio, rows, units, seed, int(sum(count for _, count in rows)))
+
+
+def _interval(
+    statistic: Callable[[Any], float],
+    rows: Sequence[tuple[float, ...]],
+    units: Sequence[Hashable],
+    seed: int,
+    n: int,
+) -> Interval:
+    """Return a statistic of the games' summed rows; its interval draws whole games, or whole documents' games.
+
+    A row of zeros is no evidence; where only one unit has any, there is no interval.
+    """
+    places = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
+    sums = np.zeros((len(places), len(rows[0]) if rows else 1))
+    for unit, row in zip(units, rows, strict=True):
+        sums[places[unit]] += row
+    interval = bootstrap(lambda drawn: statistic(sums[drawn].sum(axis=0)), len(places), seed)
+    if (sums != 0).any(axis=1).sum() < 2:
+        interval = interval._replace(low=None, high=None)
+    whole = "games" if len(places) == len(units) else f"the {len(places)} documents, each with all its games"
+    return interval._replace(n=n, method=f"bootstrap over {whole}")

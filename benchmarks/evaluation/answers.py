@@ -1,113 +1,26 @@
-"""Final answers as text: where they stand in a reply, and one spelling for what is written in several ways. Linear time."""
+"""Final answers as text: find them in a reply, spell them in one way, compare them without algebra. In linear time."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import accumulate
 from typing import Literal
 
 from spy_env import ballot
 from spy_env.ballot import after_thinking
 
-_BOX = ballot.box_pattern(nesting=24)  # an answer in mathematics nests deeper than a vote; we chose the bound
-
-
-def last_box(text: str) -> str | None:
-    """What the last complete, non-empty ``\\boxed{}`` after any thinking holds; None where there is no such box."""
-    return ballot.last_box(text, _BOX)
-
-
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,60})"
-_DECIMAL = rf"{_DIGITS}?(?:(?<=\d)\.\d{{0,60}}|\.\d{{1,60}})?"
-_UNIT = (
-    r"(?P<unit>(?:\s*(?:(?:\\cdot|/)\s*)?\\(?:text|mathrm|mbox|textrm|rm|operatorname)\s*\{(?:[^{}]|\{[^{}]*\})*\}(?:\^\{?-?\d\}?)?"
-    r"|\s+(?:[a-zA-Z]{2,}|[a-zA-Z](?=\s*/))|\s*/\s*[a-zA-Z]+|(?<=[a-z}])\^\{?-?\d\}?){0,8})"
-)
-_POWER = r"(?:\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*(?:\{\s*([+-]?\d{1,4})\s*\}|([+-]?\d{1,4}))|[eE]([+-]?\d{1,4}))?"
-_NUMBER = re.compile(rf"\s*([+-]?)\s*({_DECIMAL}){_POWER}{_UNIT}\s*\.?")
-_FRACTION = re.compile(
-    rf"\s*([+-]?)\s*(\d{{1,30}}(?=\s*\\frac|\s+\d))?\s*(?:\\frac\s*\{{\s*([+-]?\d{{1,60}})\s*\}}\s*\{{\s*(\d{{1,60}})\s*\}}"
-    rf"|(\d{{1,60}})\s*/\s*(\d{{1,60}})){_UNIT}\s*\.?"
-)
-_LARGEST_EXPONENT = 400  # past what any measurement is; keeps numbers small
-
-
-_SCALES = {
-    "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
-}  # fmt: skip
-# Words that make another number of the one before them.
-_NO_UNITS = {
-    "plus", "minus", "times", "over", "divided", "multiplied", "sqrt", "root", "log", "ln", "lg", "exp", "sin",
-    "cos", "tan", "cot", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "pi", "inf", "infty", "infinity",
-    "mod", "modulo", "choose", "factorial", "raised", "or", "halves", "thirds", "tenths", "hundredths",
-    "thousandths",
-}  # fmt: skip
-# Of one and two letters only these: others are products of symbols.
-_SHORT_UNITS = {
-    "m", "s", "g", "h", "d", "l", "t", "K", "L", "N", "J", "W", "V", "A", "C", "T", "F", "H", "S", "M", "G", "cm",
-    "mm", "km", "nm", "fm", "pm", "kg", "mg", "ng", "lb", "oz", "ft", "in", "yd", "mi", "hr", "ms", "ns", "ps",
-    "ml", "mL", "dL", "kL", "cc", "eV", "kW", "MW", "GW", "Hz", "kJ", "MJ", "kN", "kV", "mV", "mA", "Pa", "pc",
-    "AU", "au", "am", "kB", "MB", "GB", "TB", "dB", "of", "by", "at", "to", "on", "an", "as", "is",
-}  # fmt: skip
-_NO_WORDS = re.compile(r"\\(?:(?:text|math)[a-z]*|mbox|rm|operatorname|cdot|times|mu|Omega|AA|circ)(?![a-zA-Z])")
-_LONE_DIGIT = re.compile(r"(?<![\w^])(?<!\^[{-])(?<!\^\{-)(?<![a-zA-Z]-)\d")
-
-
-def is_unit(text: str) -> bool:
-    """Whether what stands behind a number is a unit, or words that leave the number as it is."""
-    return _scale(text) == 1
-
-
-def _scale(behind: str) -> int:
-    """What the words behind a number multiply it by; 0 where they make something else of it."""
-    scale, found = 1, re.findall("[a-zA-Z]+", _NO_WORDS.sub(" ", behind))
-    while found and found[0].casefold() in _SCALES:
-        scale *= _SCALES[found.pop(0).casefold()]
-    if _LONE_DIGIT.search(behind) or found[:1] in (["squared"], ["cubed"]):  # inches squared are a unit
-        return 0
-    return scale if all(map(_is_unit_word, found)) else 0
-
-
-def _is_unit_word(word: str) -> bool:
-    if len(word) < 3:
-        return word in _SHORT_UNITS
-    return word.casefold() not in _NO_UNITS | _SCALES.keys() and not set(word) <= set("abcxyz")
-
-
-def number(answer: str) -> Fraction | None:
-    """The number that a spelled answer is, exactly, "18 million" too; a unit behind it is left out.
-
-    None where it is something else.
-    """
-    if len(answer) > 300:
-        return None
-    if found := _NUMBER.fullmatch(answer):
-        sign, digits, *powers, unit = found.groups()
-        exponent = int(next((power for power in powers if power), "0"))
-        digits = digits.replace(",", "")
-        scale = _scale(unit)
-        if not any(character.isdigit() for character in digits) or abs(exponent) > _LARGEST_EXPONENT or not scale:
-            return None
-        return (-1 if sign == "-" else 1) * Fraction(digits) * Fraction(10) ** exponent * scale
-    if found := _FRACTION.fullmatch(answer):
-        sign, whole, top, bottom, first, second, unit = found.groups()
-        if not int(bottom or second) or not (scale := _scale(unit)):
-            return None
-        value = (int(whole or 0) + Fraction(int(top or first), int(bottom or second))) * scale
-        return -value if sign == "-" else value
-    return None
-
-
 Kind = Literal["number", "math", "measured", "choice"]
-"""What a data set's gold answers are: integers, mathematics, results of measurements and formulas, or letters."""
-LONGEST_ANSWER = 2000  # characters; ours. The longest gold answer of the sets here has 140
-TOLERANCE = {  # relative, of numbers that aren't integers; of all numbers where they are measured
-    "number": Fraction(0),
-    "math": Fraction(1, 10**6),  # a fraction written to six digits, as math-verify has it
-    "measured": Fraction(1, 100),  # ours: courses round constants and results to two or three digits
-}
+"""The kind of a data set's gold answers: integers, mathematics, results of measurements and formulas, or letters."""
 
+# An answer in a reply.
+
+_BOX = ballot.box_pattern(nesting=24)  # an answer in mathematics nests deeper than a vote; we chose the bound
+_FULL_WIDTH = {0xFF01 + i: chr(0x21 + i) for i in range(94)}
+_STYLED = re.compile(
+    r"\\(?:text|textbf|textit|textrm|texttt|mathrm|mathbf|mathit|operatorname|mbox|hbox|rm)\s*\{([^{}]*)\}"
+)
 # A letter by itself: "the answer is a photon" names none.
 _THE_ANSWER_IS = re.compile(r"(?i:answer is):?\s{0,3}\*{0,2}\(?([A-P])(?=[).,:;*\r\n]|$)")
 _LETTER = re.compile(r"[({\s]*([A-Pa-p])\s*(?:(?:[)}.:,]|(?<=\s)[-–—]{1,3}\s).*)?", re.DOTALL)
@@ -121,31 +34,30 @@ _ANNOUNCED = re.compile(
 )
 
 
-def final_answer(reply: str, kind: Kind) -> str | None:
-    """What a reply gives as its answer: its last box; None where there is none.
+def last_box(text: str) -> str | None:
+    """Return the content of the last complete, non-empty ``\\boxed{}`` after any thinking, or None."""
+    return ballot.last_box(text, _BOX)
 
-    A choice may also be said in a sentence, "the answer is (C)", which MMLU-Pro's own protocol reads; the last counts.
+
+def final_answer(reply: str, kind: Kind) -> str | None:
+    """Return the content of a reply's last box, or None.
+
+    Of a choice it is the letter, which may also stand in a sentence, "the answer is (C)", as in MMLU-Pro's own protocol;
+    the last one counts.
     """
     box = last_box(reply)
     if kind != "choice":
         return box
-    if box is not None and (letter := _LETTER.fullmatch(plain := _ANNOUNCED.sub("", _plain_text(box)))):
-        return None if _SEVERAL.fullmatch(plain) else letter[1].upper()
-    said = _THE_ANSWER_IS.findall(after_thinking(reply)) if box is None else []
-    return said[-1].upper() if said else None
+    if box is None:
+        letters: list[str] = _THE_ANSWER_IS.findall(after_thinking(reply))
+        return letters[-1] if letters else None
+    plain = _STYLED.sub(r" \1 ", box.translate(_FULL_WIDTH)).replace("$", " ").replace("\\", " ").strip()
+    text = _ANNOUNCED.sub("", plain)
+    letter = _LETTER.fullmatch(text)
+    return letter[1].upper() if letter and not _SEVERAL.fullmatch(text) else None
 
 
-_STYLED = re.compile(
-    r"\\(?:text|textbf|textit|textrm|texttt|mathrm|mathbf|mathit|operatorname|mbox|hbox|rm)\s*\{([^{}]*)\}"
-)
-
-
-_FULL_WIDTH = {0xFF01 + i: chr(0x21 + i) for i in range(94)}
-
-
-def _plain_text(text: str) -> str:
-    return _STYLED.sub(r" \1 ", text.translate(_FULL_WIDTH)).replace("$", " ").replace("\\", " ").strip()
-
+# One spelling.
 
 _CHARACTERS = str.maketrans(
     {
@@ -183,10 +95,11 @@ _ONE_IN_BRACES = re.compile(r"([_^])\{(\w)\}")
 _SPACES = re.compile(r"\s+")
 _NAMED = re.compile(r"([a-zA-Z]|\\[a-zA-Z]+)(?:_(?:\w|\{\w*\}))?(?:\([a-zA-Z]\))?(?:=|\\in(?![a-z]))([^=]+)")
 _END = " .,;:"
+_WORDS = re.compile(r"[A-Za-z][A-Za-z\s'-]*[A-Za-z]")
 
 
 def spelled(answer: str) -> str:
-    """An answer in one spelling: without spacing, outer braces, currency, per cent and degree signs."""
+    """Spell an answer in one way: without spacing, outer braces, currency, per cent and degree signs."""
     text = answer.translate(_CHARACTERS)
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
@@ -195,113 +108,192 @@ def spelled(answer: str) -> str:
 
 
 def bare(answer: str) -> str:
-    """A spelled answer without styles of text, spaces and braces that hold one character: equal strings are equal answers."""
+    """Strip a spelled answer of text styles, spaces and braces around one character: equal strings are equal answers."""
     text = _SPACES.sub("", _STYLED.sub(r"\1", answer))
     text = _ONE_IN_BRACES.sub(r"\1\2", text)
-    if (letter := re.fullmatch(r"\(([A-Z])\)", text)) is not None:
-        return letter[1]
-    return text.strip(_END)
+    letter = re.fullmatch(r"\(([A-Z])\)", text)
+    return letter[1] if letter else text.strip(_END)
 
 
-def unnamed(answer: str) -> tuple[str, str]:
-    """A bare answer's name and value: ``x=5`` is ``("x", "5")``, ``5`` is ``("", "5")``."""
+def name_and_value(answer: str) -> tuple[str, str]:
+    """Split a bare answer: ``x=5`` is ``("x", "5")``, and ``5`` is ``("", "5")``."""
     named = _NAMED.fullmatch(answer)
     return (named[1], named[2]) if named else ("", answer)
 
 
-_WORDS = re.compile(r"[A-Za-z][A-Za-z\s'-]*[A-Za-z]")
-_BASE = re.compile(r"([0-9A-F]+)_\{?\d+\}?")
-
-
 def words(answer: str) -> str | None:
-    """An answer in words, such as ``\\text{Evelyn}``, without case; None where it is none."""
+    """Return a spelled answer in words, such as ``\\text{Evelyn}``, in lower case without spaces; else None."""
     plain = _STYLED.sub(r" \1 ", answer).strip(_END)
     if plain == answer and " " not in plain and not plain.islower() and not plain.istitle():
         return None  # MR, SRMC: products of symbols as much as words
     return "".join(plain.casefold().split()) if _WORDS.fullmatch(plain) else None
 
 
-def settled(kind: Kind, answer: str, gold: str) -> bool | None:
-    """Whether an answer is the gold one, where spelling, words and plain numbers tell; None where it takes algebra."""
-    if kind == "choice":
-        return answer == gold.strip()
-    said, true = spelled(answer), spelled(gold)
-    if (said_bare := bare(said)) == (true_bare := bare(true)) or unnamed(said_bare)[1] == true_bare:
-        return True
-    name, value = unnamed(true_bare)
-    if name and value == said_bare:
-        return True
-    if (base := _BASE.fullmatch(true_bare)) is not None:
-        return said_bare == base[1]
-    if (true_word := words(true)) is not None and (said_word := words(said)) is not None:
-        return said_word == true_word
-    said_number, true_number = number(said), number(true)
-    if said_number is None or true_number is None:
+# Numbers, with a unit or words of scale behind them.
+
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,60})"
+_DECIMAL = rf"{_DIGITS}?(?:(?<=\d)\.\d{{0,60}}|\.\d{{1,60}})?"
+_UNIT = (
+    r"(?P<unit>(?:\s*(?:(?:\\cdot|/)\s*)?\\(?:text|mathrm|mbox|textrm|rm|operatorname)\s*\{(?:[^{}]|\{[^{}]*\})*\}(?:\^\{?-?\d\}?)?"
+    r"|\s+(?:[a-zA-Z]{2,}|[a-zA-Z](?=\s*/))|\s*/\s*[a-zA-Z]+|(?<=[a-z}])\^\{?-?\d\}?){0,8})"
+)
+_POWER = (
+    r"(?:\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*(?:\{\s*(?P<in_braces>[+-]?\d{1,4})\s*\}|(?P<in_the_open>[+-]?\d{1,4}))"
+    r"|[eE](?P<after_e>[+-]?\d{1,4}))?"
+)
+_NUMBER = re.compile(rf"\s*(?P<sign>[+-]?)\s*(?P<digits>{_DECIMAL}){_POWER}{_UNIT}\s*\.?")
+_FRACTION = re.compile(
+    rf"\s*(?P<sign>[+-]?)\s*(?P<whole>\d{{1,30}}(?=\s*\\frac|\s+\d))?\s*"
+    rf"(?:\\frac\s*\{{\s*(?P<top>[+-]?\d{{1,60}})\s*\}}\s*\{{\s*(?P<bottom>\d{{1,60}})\s*\}}"
+    rf"|(?P<before>\d{{1,60}})\s*/\s*(?P<after>\d{{1,60}})){_UNIT}\s*\.?"
+)
+_LONGEST_NUMBER = 300  # characters; ours
+_LARGEST_EXPONENT = 400  # past that of any measurement; keeps numbers small
+_SCALES = {
+    "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+# Words that make another number of the one before them, and so are no units.
+_NO_UNITS = {
+    "plus", "minus", "times", "over", "divided", "multiplied", "sqrt", "root", "log", "ln", "lg", "exp", "sin",
+    "cos", "tan", "cot", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "pi", "inf", "infty", "infinity",
+    "mod", "modulo", "choose", "factorial", "raised", "or", "halves", "thirds", "tenths", "hundredths",
+    "thousandths",
+}  # fmt: skip
+# Of one and two letters only these: others are products of symbols.
+_SHORT_UNITS = {
+    "m", "s", "g", "h", "d", "l", "t", "K", "L", "N", "J", "W", "V", "A", "C", "T", "F", "H", "S", "M", "G", "cm",
+    "mm", "km", "nm", "fm", "pm", "kg", "mg", "ng", "lb", "oz", "ft", "in", "yd", "mi", "hr", "ms", "ns", "ps",
+    "ml", "mL", "dL", "kL", "cc", "eV", "kW", "MW", "GW", "Hz", "kJ", "MJ", "kN", "kV", "mV", "mA", "Pa", "pc",
+    "AU", "au", "am", "kB", "MB", "GB", "TB", "dB", "of", "by", "at", "to", "on", "an", "as", "is",
+}  # fmt: skip
+_NO_WORDS = re.compile(r"\\(?:(?:text|math)[a-z]*|mbox|rm|operatorname|cdot|times|mu|Omega|AA|circ)(?![a-zA-Z])")
+_LONE_DIGIT = re.compile(r"(?<![\w^])(?<!\^[{-])(?<!\^\{-)(?<![a-zA-Z]-)\d")
+
+
+def number(answer: str) -> Fraction | None:
+    """Return the exact number that a spelled answer is, ``18 million`` too, without the unit behind it; else None."""
+    if len(answer) > _LONGEST_NUMBER:
         return None
-    return close(said_number, true_number, kind)
+    if match := _NUMBER.fullmatch(answer):
+        digits = match["digits"].replace(",", "")
+        exponent = int(match["in_braces"] or match["in_the_open"] or match["after_e"] or 0)
+        if not digits or abs(exponent) > _LARGEST_EXPONENT:
+            return None
+        value = Fraction(digits) * Fraction(10) ** exponent
+    elif (match := _FRACTION.fullmatch(answer)) and int(match["bottom"] or match["after"]):
+        top, bottom = match["top"] or match["before"], match["bottom"] or match["after"]
+        value = int(match["whole"] or 0) + Fraction(int(top), int(bottom))
+    else:
+        return None
+    factor = multiplier(match["unit"])
+    return value * (-factor if match["sign"] == "-" else factor) if factor else None
 
 
-def close(said: Fraction, true: Fraction, kind: Kind) -> bool:
-    """Whether two numbers are the same, within what a kind's gold answers are exact to."""
-    if kind != "measured" and true.denominator == 1:
-        return said == true
-    return abs(said - true) <= TOLERANCE[kind] * abs(true)
+def multiplier(behind: str) -> int:
+    """Return the factor of the words behind a number: 1 of a unit, 1000 of ``thousand``; 0 where they mean something else."""
+    factor, remaining = 1, re.findall("[a-zA-Z]+", _NO_WORDS.sub(" ", behind))
+    while remaining and remaining[0].casefold() in _SCALES:
+        factor *= _SCALES[remaining.pop(0).casefold()]
+    if _LONE_DIGIT.search(behind) or remaining[:1] in (["squared"], ["cubed"]):  # inches squared are a unit
+        return 0
+    return factor if all(map(_is_unit, remaining)) else 0
 
 
-_OPEN, _CLOSED = {"(": ")", "[": "]", "{": "}"}, ")]}"
-_RELATION = re.compile(r"=|\\(?:approx|simeq)(?![a-zA-Z])|[(\[{)\]}]")
+def _is_unit(word: str) -> bool:
+    if len(word) < 3:
+        return word in _SHORT_UNITS
+    return word.casefold() not in _NO_UNITS | _SCALES.keys() and not set(word) <= set("abcxyz")
+
+
+# Lists and chains of equations.
+
+_COMMA = re.compile(",")
+_RELATION = re.compile(r"=|\\(?:approx|simeq)(?![a-zA-Z])")
 _NO_CHAIN = re.compile(r"[,&<>]|\\\\|\\(?:le|ge|ne|neq|lt|gt|in|pm|equiv)(?![a-zA-Z])")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
 def results(answer: str) -> list[str]:
-    """What a chain of equations comes to: its last member, and the one before where the last is its approximation.
+    """Return the last member of a chain of equations, and the one before where the last is its approximation.
 
-    Empty where a spelled answer is no such chain: in lists and inequalities, ``=`` is part of each.
+    Empty where a spelled answer is no such chain: in lists and inequalities, ``=`` belongs to each part.
     """
     if _NO_CHAIN.search(answer):
         return []
-    members, relations, depth, begin = [], [], 0, 0
-    for found in _RELATION.finditer(answer):
-        if found[0] in "([{)]}":
-            depth += 1 if found[0] in _OPEN else -1
-        elif depth == 0:
-            members.append(answer[begin : found.start()].strip())
-            relations.append(found[0])
-            begin = found.end()
-    members.append(answer[begin:].strip())
+    members, relations = _split(answer, _RELATION)
     if not relations or not all(members):
         return []
     return members[-1:] if relations[-1] == "=" else members[-2:]
 
 
 def parts(answer: str) -> tuple[str, list[str]]:
-    """A spelled answer's outer brackets and what the commas within them part; ``{}`` for a set, `` `` for a bare list.
+    """Split a spelled answer into its outer brackets (``{}`` for a set, none for a bare list) and its members.
 
-    ``(2, 3]`` is ``("(]", ["2", "3"])``, ``1,-2`` is ``("", ["1", "-2"])``; what isn't a list is itself, without brackets.
+    ``(2, 3]`` is ``("(]", ["2", "3"])``, ``1,-2`` is ``("", ["1", "-2"])``; an answer that isn't a list is its only member.
     """
-    text = answer.strip()
+    whole = text = answer.strip()
     brackets = ""
     if text.startswith(r"\{") and text.endswith(r"\}"):
         brackets, text = "{}", text[2:-2]
-    elif len(text) > 1 and text[0] in "([" and text[-1] in ")]" and _encloses(text):
+    elif text[:1] in ("(", "[") and text[-1] in ")]" and _encloses(text):
         brackets, text = text[0] + text[-1], text[1:-1]
-    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text) and not brackets:
+    elif _THOUSANDS.fullmatch(text):
         return "", [text]
-    pieces, depth, begin = [], 0, 0
-    for i, character in enumerate(text):
-        depth += (character in _OPEN) - (character in _CLOSED)
-        if character == "," and depth == 0:
-            pieces.append(text[begin:i].strip())
-            begin = i + 1
-    pieces.append(text[begin:].strip())
-    return (brackets, pieces) if len(pieces) > 1 or brackets == "{}" else ("", [answer.strip()])
+    members, _ = _split(text, _COMMA)
+    return (brackets, members) if len(members) > 1 or brackets == "{}" else ("", [whole])
+
+
+def _split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
+    """Split a text at the separators outside all brackets; return the members and the separators."""
+    depths = _depths(text)
+    cuts = [match for match in separator.finditer(text) if depths[match.start()] == 0]
+    begins, ends = [0, *(cut.end() for cut in cuts)], [*(cut.start() for cut in cuts), len(text)]
+    members = [text[begin:end].strip() for begin, end in zip(begins, ends, strict=True)]
+    return members, [cut[0] for cut in cuts]
 
 
 def _encloses(text: str) -> bool:
     """Whether the first bracket is closed by the last character."""
-    depth = 0
-    for i, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0:
-            return i == len(text) - 1
-    return False
+    depths = _depths(text)
+    return 0 in depths and depths.index(0) == len(text) - 1
+
+
+def _depths(text: str) -> list[int]:
+    """Count the open brackets after each character."""
+    return list(accumulate((character in "([{") - (character in ")]}") for character in text))
+
+
+# Comparison.
+
+TOLERANCE = {  # relative, of numbers that aren't integers; of all numbers where they are measured
+    "number": Fraction(0),
+    "math": Fraction(1, 10**6),  # a fraction written to six digits, as math-verify has it
+    "measured": Fraction(1, 100),  # ours: courses round constants and results to two or three digits
+}
+_BASE = re.compile(r"([0-9A-F]+)_\{?\d+\}?")
+
+
+def settled(kind: Kind, answer: str, gold: str) -> bool | None:
+    """Whether an answer is the gold one as far as spelling, words and plain numbers decide; None where it takes algebra."""
+    if kind == "choice":
+        return answer == gold.strip()
+    answer, gold = spelled(answer), spelled(gold)
+    bare_answer, bare_gold = bare(answer), bare(gold)
+    if bare_gold in (bare_answer, name_and_value(bare_answer)[1]) or bare_answer == name_and_value(bare_gold)[1]:
+        return True
+    if base := _BASE.fullmatch(bare_gold):
+        return bare_answer == base[1]
+    answer_words, gold_words = words(answer), words(gold)
+    if answer_words is not None and gold_words is not None:
+        return answer_words == gold_words
+    answer_number, gold_number = number(answer), number(gold)
+    if answer_number is None or gold_number is None:
+        return None
+    return close(answer_number, gold_number, kind)
+
+
+def close(answer: Fraction, gold: Fraction, kind: Kind) -> bool:
+    """Whether two numbers are equal to within the precision of a kind's gold answers."""
+    if kind != "measured" and gold.denominator == 1:
+        return answer == gold
+    return abs(answer - gold) <= TOLERANCE[kind] * abs(gold)

@@ -1,4 +1,7 @@
-"""lm-evaluation-harness runs our task files, and our engines are its model: its tasks run wherever a contestant does, and resume."""
+"""lm-evaluation-harness runs our task files on our engines, so its tasks run wherever a contestant does, and resume.
+
+Only the reasoning suite imports this module, and only to generate: the harness is in the eval extra.
+"""
 
 from __future__ import annotations
 
@@ -7,164 +10,67 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lm_eval import evaluate
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
 
 from benchmarks.evaluation.contestants import Contestant
 from benchmarks.evaluation.generations import Answer, Ask, Finished, answer_all
-from benchmarks.evaluation.grading import check_installed
 from benchmarks.evaluation.problems import PROBLEM_SETS, Problems
 from trainers import disk
 from trainers.engines import Sampling
 
-SHORTEST = 256  # tokens of a reply; a prompt that leaves no room for them is left out. Ours
-
-
-class EngineLM(LM):
-    """A contestant, as the harness asks it; keeps the answers by set, item and sample.
-
-    The prompt is one user message: an engine, or an endpoint, puts it into the model's chat template. ``too_long``
-    counts, by set, the samples whose prompt leaves no room to answer, and ``shortened`` those with less than the task's.
-    """
-
-    def __init__(self, who: Contestant, finished: Finished, seed: int, what: str) -> None:
-        """``what`` names the progress bar."""
-        super().__init__()
-        self._who, self._finished, self._seed, self._what = who, finished, seed, what
-        self.answers: dict[str, dict[str, list[Answer]]] = {}
-        self.too_long: Counter[str] = Counter()
-        self.shortened: Counter[str] = Counter()
-
-    def generate_until(self, requests: list[Instance]) -> list[str]:
-        """The texts of all requests, in order; empty where there is none.
-
-        Raises:
-            UnreachableError: the endpoint is down.
-        """
-        samples: Counter[tuple[str, str]] = Counter()
-        asks = []
-        for request in requests:
-            prompt, wanted = request.args
-            name, item = str(request.task_name).removeprefix("spyrl_"), request.doc["id"]
-            asks.append(Ask(name, item, prompt, sampling_of(wanted), samples[name, item]))
-            samples[name, item] += 1
-        room = {prompt: self._room(prompt) for prompt in {ask.prompt for ask in asks}}
-        fitting = [ask for ask in asks if room[ask.prompt] >= min(SHORTEST, ask.sampling.max_new_tokens)]
-        written = dict(
-            zip(
-                [(ask.set, ask.item, ask.sample) for ask in fitting],
-                answer_all(self._who, fitting, self._finished, self._seed, self._what),
-                strict=True,
-            )
-        )
-        for ask in asks:
-            answer = written.get((ask.set, ask.item, ask.sample))
-            self.too_long[ask.set] += answer is None
-            self.shortened[ask.set] += answer is not None and room[ask.prompt] < ask.sampling.max_new_tokens
-            of_item = self.answers.setdefault(ask.set, {}).setdefault(ask.item, [])
-            if answer is not None:
-                of_item.append(answer)
-        return [written.get((ask.set, ask.item, ask.sample), Answer()).text for ask in asks]
-
-    def _room(self, prompt: str) -> float:
-        """Tokens that are left for a reply."""
-        if self._who.max_len is None:
-            return float("inf")
-        return self._who.max_len - self._who.reader.count_tokens(prompt, "")
-
-    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        """None of our tasks asks for it, and an endpoint can't tell it."""
-        raise NotImplementedError("these engines write texts; they tell no likelihoods")
-
-    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
-        """None of our tasks asks for it, and an endpoint can't tell it."""
-        raise NotImplementedError("these engines write texts; they tell no likelihoods")
-
-
-_KNOWN = {"until", "do_sample", "temperature", "top_p", "top_k", "max_gen_toks"}
-
-
-def sampling_of(wanted: Mapping[str, Any]) -> Sampling:
-    """A task file's ``generation_kwargs`` as we sample.
-
-    Raises:
-        ValueError: a task asks for what engines don't have.
-    """
-    until: Sequence[str] = wanted.get("until") or ()
-    if (unknown := set(wanted) - _KNOWN) or len(until) > 1:
-        raise ValueError(
-            f"generation_kwargs {dict(wanted)}: no engine here takes {sorted(unknown) or 'several stops'}; use {sorted(_KNOWN)}"
-        )
-    sampled = bool(wanted.get("do_sample"))
-    return Sampling(
-        int(wanted["max_gen_toks"]),
-        temperature=float(wanted["temperature"]) if sampled else 1.0,
-        stop=until[0] if until else "",
-        greedy=not sampled,
-        top_p=float(wanted.get("top_p", 1.0)) if sampled else 1.0,
-        top_k=int(wanted.get("top_k", 0)) if sampled else 0,
-    )
-
-
 TASKS = Path(__file__).with_name("tasks")
+SHORTEST = 256  # tokens of a reply; a prompt that leaves no room for them is left out. Ours
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a contestant wrote, by set and item, and the harness' own mean of each set.
+    """A contestant's answers by set and item, and by set the harness' own means.
 
-    ``too_long`` and ``shortened`` count samples by set: without an answer, and with less room than the task gives.
+    ``too_long`` counts the samples whose prompt leaves no room to answer, ``shortened`` those with less than the task's.
     """
 
-    answers: Mapping[str, Mapping[str, list[Answer]]]
-    means: Mapping[str, float]
-    too_long: Mapping[str, int]
-    shortened: Mapping[str, int]
+    answers: dict[str, dict[str, list[Answer]]] = field(default_factory=dict)
+    means: dict[str, float] = field(default_factory=dict)
+    too_long: Counter[str] = field(default_factory=Counter)
+    shortened: Counter[str] = field(default_factory=Counter)
 
 
 def answered(
-    problems: Mapping[str, Problems], who: Contestant, folder: Path, samples: int, seed: int, what: str
+    problems: Mapping[str, Problems], who: Contestant, folder: Path, samples: int, seed: int, label: str
 ) -> Written:
-    """A contestant's answers to all problems; those finished in ``folder`` aren't generated again.
+    """Have a contestant answer all problems, but for what it has finished in ``folder``; ``label`` names the progress bar.
 
     Raises:
-        ValueError: the harness, or what grades, isn't installed.
         UnreachableError: the endpoint is down.
     """
-    try:
-        with _quiet():
-            from lm_eval import evaluate
-            from lm_eval.tasks import TaskManager
-
-            from benchmarks.evaluation.harness import EngineLM
-    except ImportError as error:
-        raise ValueError(f"the reasoning suite needs the eval extra ({error}): pip install 'spy-env[eval]'") from error
-    check_installed()  # before anything is paid for
+    (folder / "items").mkdir(parents=True, exist_ok=True)
     for name, chosen in problems.items():
         rows = "".join(json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in chosen.rows)
-        (folder / "items").mkdir(parents=True, exist_ok=True)
         disk.write_whole(folder / "items" / f"{name}.jsonl", rows)
-    model = EngineLM(who, Finished(folder / "generations.jsonl"), seed, what)
+    model = EngineLM(who, Finished(folder / "generations.jsonl"), seed, label)
     with _quiet():
         manager = TaskManager(include_path=TASKS, include_defaults=False, metadata={"items": str(folder / "items")})
-        tasks: Any = manager.load([f"spyrl_{name}" for name in problems])
+        tasks = manager.load([f"spyrl_{name}" for name in problems])
         for name in problems:
             if PROBLEM_SETS[name].sampled:
                 tasks["tasks"][f"spyrl_{name}"].set_config("repeats", samples)
-        # What simple_evaluate calls: that one would seed globally and list the machine's packages first. The intervals
-        # are ours, over problems.
-        found: Any = evaluate(model, tasks, bootstrap_iters=0, log_samples=False)
-    means = {name: found["results"][f"spyrl_{name}"]["right,all"] for name in problems}
-    return Written(model.answers, means, dict(model.too_long), dict(model.shortened))
+        # simple_evaluate would seed globally and list the machine's packages first. The intervals are ours, over problems.
+        results: Any = evaluate(model, tasks, bootstrap_iters=0, log_samples=False)
+    for name in problems:
+        model.written.means[name] = results["results"][f"spyrl_{name}"]["right,all"]
+    return model.written
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The harness logs its settings as warnings; ours are in the results."""
+    """Silence the harness, which logs its settings as warnings; ours are in the results."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -172,3 +78,76 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+class EngineLM(LM):
+    """A contestant as the harness asks it. The prompt is one user message, which the engine puts into the chat template."""
+
+    def __init__(self, who: Contestant, finished: Finished, seed: int, label: str) -> None:
+        super().__init__()
+        self._who, self._finished, self._seed, self._label = who, finished, seed, label
+        self.written = Written()
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        """Return the texts of all requests, in order; empty where there is none.
+
+        Raises:
+            UnreachableError: the endpoint is down.
+        """
+        samples: Counter[tuple[str, str]] = Counter()
+        asks = []
+        for request in requests:
+            prompt, settings = request.args
+            name, item = str(request.task_name).removeprefix("spyrl_"), request.doc["id"]
+            asks.append(Ask(name, item, prompt, sampling_of(settings), samples[name, item]))
+            samples[name, item] += 1
+        room = {prompt: self._room(prompt) for prompt in {ask.prompt for ask in asks}}
+        fitting = [ask for ask in asks if room[ask.prompt] >= min(SHORTEST, ask.sampling.max_new_tokens)]
+        replies = answer_all(self._who, fitting, self._finished, self._seed, self._label)
+        answers = dict(zip(fitting, replies, strict=True))
+        for ask in asks:
+            of_item = self.written.answers.setdefault(ask.set, {}).setdefault(ask.item, [])
+            if ask in answers:
+                of_item.append(answers[ask])
+                self.written.shortened[ask.set] += room[ask.prompt] < ask.sampling.max_new_tokens
+            else:
+                self.written.too_long[ask.set] += 1
+        return [answers[ask].text if ask in answers else "" for ask in asks]
+
+    def _room(self, prompt: str) -> float:
+        """Count the tokens that are left for a reply."""
+        if self._who.max_len is None:
+            return float("inf")
+        return self._who.max_len - self._who.reader.count_tokens(prompt, "")
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        """Refuse: none of our tasks asks for likelihoods, and an endpoint knows none."""
+        raise NotImplementedError("these engines write texts and know no likelihoods; use a task that generates")
+
+    loglikelihood_rolling = loglikelihood
+
+
+_SETTINGS = {"until", "do_sample", "temperature", "top_p", "top_k", "max_gen_toks"}
+
+
+def sampling_of(settings: Mapping[str, Any]) -> Sampling:
+    """Turn a task file's ``generation_kwargs`` into our sampling.
+
+    Raises:
+        ValueError: a setting that no engine here has.
+    """
+    until: Sequence[str] = settings.get("until") or ()
+    if (unknown := set(settings) - _SETTINGS) or len(until) > 1:
+        raise ValueError(
+            f"generation_kwargs {dict(settings)}: no engine here takes {sorted(unknown) or 'several stops'}; use {sorted(_SETTINGS)}"
+        )
+    longest, stop = int(settings["max_gen_toks"]), until[0] if until else ""
+    if not settings.get("do_sample"):
+        return Sampling(longest, stop=stop, greedy=True)
+    return Sampling(
+        longest,
+        temperature=float(settings["temperature"]),
+        stop=stop,
+        top_p=float(settings.get("top_p", 1.0)),
+        top_k=int(settings.get("top_k", 0)),
+    )

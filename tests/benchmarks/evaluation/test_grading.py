@@ -79,7 +79,7 @@ def test_an_answer_on_which_every_worker_dies_is_wrong_and_says_so(monkeypatch):
 
 def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch):
     monkeypatch.setattr(grading, "find_spec", lambda name: None)
-    with Grader() as one, pytest.raises(ValueError, match=r"pip install 'spy-env\[eval\]'"):
+    with Grader() as one, pytest.raises(ValueError, match=r"pip install -e '\.\[eval\]'"):
         one.same("math", "a+a", "2a")
 
 

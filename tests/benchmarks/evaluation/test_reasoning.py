@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 
 import pytest
 
@@ -174,9 +176,19 @@ def test_an_endpoint_that_is_down_ends_the_run_and_what_it_answered_is_kept(serv
 def test_a_package_that_grading_needs_is_missed_before_anything_is_asked(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(grading, "find_spec", lambda name: None)
     run, server = Run(tmp_path / "out", data=folder_of(tmp_path, math500=ROWS["math500"]), say=str), serve(solver)
-    with pytest.raises(ValueError, match=r"pip install 'spy-env\[eval\]'"):
+    with pytest.raises(ValueError, match=r"pip install -e '\.\[eval\]'"):
         reasoning.generate(run, reasoning.items(run), endpoint(server))
     assert server.received == []
+
+
+def test_without_the_harness_data_is_read_and_only_generating_is_an_error_that_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    for name in ("harness", "reasoning"):
+        monkeypatch.delitem(sys.modules, f"benchmarks.evaluation.{name}", raising=False)
+    suite = importlib.import_module("benchmarks.evaluation.reasoning")
+    run = Run(tmp_path / "out", data=folder_of(tmp_path, math500=ROWS["math500"]), say=str)
+    with pytest.raises(ValueError, match=r"needs the eval extra .*pip install -e '\.\[eval\]'"):
+        suite.generate(run, suite.items(run), Contestant("model", "m", "m", EstimatedReader(), None, lambda: None))
 
 
 def test_gpqas_options_stand_in_an_order_of_the_items_own(tmp_path):

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("lm_eval", reason="task files are lm-evaluation-harness', of the eval extra")
+
+from benchmarks.evaluation.flags import SAMPLES
 from benchmarks.evaluation.harness import TASKS
 from benchmarks.evaluation.problems import PROBLEM_SETS
 from tests.chat_server import says
-
-pytest.importorskip("lm_eval", reason="task files are lm-evaluation-harness', of the eval extra")
 
 ROOT = Path(__file__).parents[3]
 AIME = [{"id": i, "problem": f"{i}?", "answer": str(i)} for i in (1, 2)]
@@ -91,6 +92,3 @@ def test_each_set_has_a_task_file_that_fits_what_the_suite_says_of_it():
         prompt = task.doc_to_text(task.test_docs()[0])
         assert r"inside \boxed{}" in prompt
         assert ("\nB. " in prompt) == (kind.kind == "choice")
-
-
-SAMPLES = ROOT / "benchmarks" / "evaluation" / "samples"
