@@ -1,4 +1,4 @@
-"""One GPU, a few minutes, nothing but torch and transformers: ``python -m benchmarks.speed.gpu_check``."""
+"""Check one GPU in a few minutes, with torch and transformers: ``python -m benchmarks.speed.gpu_check``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEMPLATE = (
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """A token a byte, and a chat template."""
+    """Make a tokenizer with a token per byte, and a chat template."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     raw = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -51,7 +51,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def random_qwen3(folder: str, small: bool) -> str:
-    """Qwen3-0.6B's shape with random weights, saved with the tokenizer of bytes."""
+    """Save a model of Qwen3-0.6B's shape with random weights, and the tokenizer of bytes."""
     tokenizer = byte_tokenizer()
     config = Qwen3Config(
         vocab_size=512 if small else 151936,
@@ -81,12 +81,12 @@ PEAK_TFLOPS = {
     "L4": 121,
     "RTX 4090": 165,
 }  # dense bf16, data sheets
-COMMENT = "tokens_trained counts each shared token once; flop_use is of the dense bf16 peak"
+COMMENT = "tokens_trained counts each shared token once; flop_use is relative to the dense bf16 peak"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is played and trained."""
+    """The amount of play and training."""
 
     documents: int
     words: int
@@ -101,7 +101,7 @@ SMALL = Size(documents=1, words=15, performance=8, vote=4, iterations=2, rounds=
 
 
 def config_of(size: Size, checkpointing: bool) -> Config:
-    """Both stages in turn, on the documents that ship with summarization."""
+    """Return the settings: both stages in turn, on the documents that ship with summarization."""
     return Config(
         game=GameConfig(document_words=size.words),
         algo=Algo(schedule="cycle", cycle=(1, 1)),
@@ -120,14 +120,14 @@ def config_of(size: Size, checkpointing: bool) -> Config:
 
 
 class Stopwatch:
-    """Seconds of what has finished on the device, too."""
+    """Measures seconds, and waits for the device."""
 
     def __init__(self) -> None:
         """Start."""
         self._begun = time.monotonic()
 
     def lap(self) -> float:
-        """Seconds since the last lap."""
+        """Return the seconds since the last lap."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         now = time.monotonic()
@@ -167,9 +167,9 @@ def check(folder: str, size: Size, checkpointing: bool, out_of_time: Callable[[]
 
 
 def _advantages(curriculum: Curriculum, played: Sequence[Played], samples: Sequence[Sample]) -> list[float]:
-    """The curriculum's; +1 and -1 in turn where no vote could be read, as with random weights."""
-    worth = curriculum.advantages([one.game for one in played], curriculum.stages[0])
-    advantages = [worth[sample.game, sample.seat] for sample in samples]
+    """Return the curriculum's advantages; +1 and -1 in turn if no vote could be read, as with random weights."""
+    by_seat = curriculum.advantages([one.game for one in played], curriculum.stages[0])
+    advantages = [by_seat[sample.game, sample.seat] for sample in samples]
     return advantages if any(advantages) else _in_turn(samples)
 
 
@@ -209,7 +209,7 @@ def _iteration(
 
 
 def _flops(policy: Policy, samples: Sequence[Sample]) -> float:
-    """What the model asks for: forward and backward of the learner, forward of the reference, each shared token once."""
+    """Count the operations of forward and backward of the learner and forward of the reference, each shared token once."""
     shape = policy.model.config
     tree = grow([fed(sample) for sample in samples])
     embeddings = policy.model.get_input_embeddings().weight.numel()
@@ -229,7 +229,7 @@ def _peak_tflops() -> int | None:
 
 
 def _agreement(policy: Policy, samples: Sequence[Sample]) -> dict[str, float]:
-    """How far the tree's log-probabilities are from those of whole samples."""
+    """Compare the tree's log-probabilities with those of whole samples."""
     method = policy.method_for(samples)
     with torch.no_grad(), policy.precision(), attending(policy.model, method):
         shared, _ = tree_logprobs(policy.model, samples, str(method), 1.0)
@@ -242,16 +242,16 @@ def _agreement(policy: Policy, samples: Sequence[Sample]) -> dict[str, float]:
 def _shared_against_plain(
     policy: Policy, samples: Sequence[Sample], rounds: int, out_of_time: Callable[[], bool]
 ) -> dict[str, Any]:
-    """The same update both ways in turn: seconds (least), peak memory, micro-batches."""
+    """Time the same update both ways in turn: least seconds, peak memory, micro-batches."""
     method = policy.sharing
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     advantages = _in_turn(samples)
     pairs = list(zip(samples, advantages, strict=True))
     budget = policy.max_tokens
     for way, sharing, cut in (("shared", method, tree_batches), ("plain", None, padded_batches)):
-        found[way] = {"seconds": None, "micro_batches": len(cut(pairs, budget)), "sharing": sharing}
+        rows[way] = {"seconds": None, "micro_batches": len(cut(pairs, budget)), "sharing": sharing}
     for _ in range(rounds):
-        for row in found.values():
+        for row in rows.values():
             if out_of_time():
                 break
             policy.sharing = row["sharing"]
@@ -262,8 +262,8 @@ def _shared_against_plain(
             row["seconds"] = min(watch.lap(), row["seconds"] or float("inf"))
             row["peak_gb"] = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     policy.sharing = method
-    shared, plain = found["shared"]["seconds"], found["plain"]["seconds"]
-    return {**found, "ratio": plain / shared if shared and plain else None}
+    shared, plain = rows["shared"]["seconds"], rows["plain"]["seconds"]
+    return {**rows, "ratio": plain / shared if shared and plain else None}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,8 +1,7 @@
-"""What playing at tables costs: ``python -m benchmarks.speed.throughput rollout``.
+"""The speed of games whose seats are calls that meet: ``python -m benchmarks.speed.throughput rollout``.
 
-Games go through the executor's own path, and then the very same requests through ``rollout_order``'s other ways, all within
-one run and each with an empty cache. Seconds are the least of the rounds; on a busy machine compare CPU seconds, too, which
-are this process's and the engine's.
+Games go the executor's own way, and the same requests go the other ways of ``rollout_order``, in one run, each with an empty
+cache. Seconds are the least of the rounds; on a busy machine compare CPU seconds (this process's and the engine's), too.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ from benchmarks.speed.rollout_order import SCENARIOS, Asked, Round, Scenario, do
 
 
 def report(
-    scenario: Scenario, found: Mapping[str, Sequence[Round]], games: Sequence[Asked], tokenizer: Any
+    scenario: Scenario, rounds_of: Mapping[str, Sequence[Round]], games: Sequence[Asked], tokenizer: Any
 ) -> dict[str, Any]:
-    """One row: what was asked for, the least seconds by way, how they compare, and what the last round prefilled.
+    """Return one row: the requests, the least seconds by way, their ratios, and the prompt tokens that the last round prefilled.
 
-    Prefilled prompt tokens are told in the lengths of the games' documents, for each game at tables, and all games by way;
-    ``documents_asked`` is what it would be if nothing were shared.
+    Prefilled tokens are in units of the games' documents; ``documents_asked`` is their number if nothing were shared.
     """
     lengths = [len(tokenizer(one.game.document.text, add_special_tokens=False)["input_ids"]) for one in games]
-    seconds = {way: min(one.seconds for one in rounds) for way, rounds in found.items()}
-    cpu_seconds = {way: min(one.cpu_seconds for one in rounds) for way, rounds in found.items()}
-    tables = found["tables"][-1].generated
+    seconds = {way: min(one.seconds for one in rounds) for way, rounds in rounds_of.items()}
+    cpu_seconds = {way: min(one.cpu_seconds for one in rounds) for way, rounds in rounds_of.items()}
+    tables = rounds_of["tables"][-1].generated
     return {
         "scenario": scenario.name,
         "requests": len(tables),
@@ -43,7 +41,7 @@ def report(
         "documents_asked": round(sum(len(one.prompt_ids) for one in tables) / sum(lengths), 2),
         "documents_prefilled": {
             way: round(sum(one.prefilled for one in rounds[-1].generated) / sum(lengths), 2)
-            for way, rounds in found.items()
+            for way, rounds in rounds_of.items()
         },
         "documents_prefilled_by_game": [
             round(sum(one.prefilled for one in tables if one.prompt_ids in game.every_prompt) / length, 2)
@@ -61,7 +59,7 @@ def _ratios(seconds: Mapping[str, float], cpu_seconds: Mapping[str, float], one:
 
 
 async def measure(args: argparse.Namespace) -> None:
-    """Make the engine and print one JSON object a scenario."""
+    """Make the engine and print one JSON object per scenario."""
     from transformers import AutoTokenizer
 
     from benchmarks.speed.rollout_engine import FixedLengthEngine
@@ -75,15 +73,15 @@ async def measure(args: argparse.Namespace) -> None:
     try:
         await engine.warm_up()
         for scenario, played_on in zip(chosen, documents, strict=True):
-            found, games = await take_turns(scenario, played_on, engine, tokenizer, args.max_len, args.rounds)
-            row = {"block": engine.block, "rounds": args.rounds, **report(scenario, found, games, tokenizer)}
+            rounds_of, games = await take_turns(scenario, played_on, engine, tokenizer, args.max_len, args.rounds)
+            row = {"block": engine.block, "rounds": args.rounds, **report(scenario, rounds_of, games, tokenizer)}
             print(json.dumps(row), flush=True)
     finally:
         engine.close()
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure and print one JSON object a scenario."""
+    """Measure and print one JSON object per scenario."""
     parser = argparse.ArgumentParser("python -m benchmarks.speed.throughput rollout", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--weights", metavar="FOLDER", help="a transformers folder; default SmolLM2-135M-Instruct")

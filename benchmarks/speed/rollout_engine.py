@@ -1,6 +1,6 @@
-"""vLLM's asynchronous engine made and called as OpenRLHF's rollout actor makes and calls it, with replies of fixed length.
+"""vLLM's asynchronous engine, made and called as OpenRLHF's rollout actor does, with replies of fixed length.
 
-It computes in a process of its own, whose CPU seconds are read too, and counts the prompt tokens that its cache didn't hold.
+It runs in a process of its own, whose CPU seconds are counted, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARM_PROMPT, WARM_REPLY = 64, 8  # tokens; ours
 
 
 class FixedLengthEngine:
-    """One model in vLLM. ``generated`` holds what was asked since the last ``forget``."""
+    """A model in vLLM. ``generated`` holds the requests since the last ``forget``."""
 
     def __init__(self, folder: str, max_len: int, block: int | None = None) -> None:
         """Load a transformers folder. ``block`` is the cache's, in tokens; OpenRLHF leaves it to vLLM.
@@ -36,9 +36,7 @@ class FixedLengthEngine:
 
         arguments: dict[str, Any] = {
             "model": folder,
-            "dtype": "float32"
-            if on_cpu
-            else "bfloat16",  # OpenRLHF's is always the second, which a CPU is too slow for
+            "dtype": "float32" if on_cpu else "bfloat16",  # OpenRLHF always takes bfloat16, too slow on a CPU
             "enforce_eager": on_cpu,
             "tensor_parallel_size": 1,
             "distributed_executor_backend": "uni",
@@ -56,7 +54,7 @@ class FixedLengthEngine:
         self.generated: list[Generated] = []
 
     def params(self, length: int = 1) -> Any:
-        """Sampling parameters as OpenRLHF hands them to an executor, with ``is_correction_level token``."""
+        """Return sampling parameters as OpenRLHF gives them to an executor, with ``is_correction_level token``."""
         return self._vllm.SamplingParams(
             temperature=1.0,
             top_p=1.0,
@@ -68,7 +66,7 @@ class FixedLengthEngine:
         )
 
     async def generate(self, prompt_token_ids: list[int], sampling_params: Any) -> Any:
-        """One reply of exactly ``max_tokens``: no token ends it earlier."""
+        """Generate a reply of exactly ``max_tokens``: no token ends it earlier."""
         params = deepcopy(sampling_params)
         params.min_tokens = params.max_tokens
         prompt = self._vllm.inputs.TokensPrompt(prompt_token_ids=prompt_token_ids)
@@ -80,17 +78,17 @@ class FixedLengthEngine:
         return output
 
     async def warm_up(self) -> None:
-        """What only the first request pays for."""
+        """Pay the costs of a first request."""
         await self.generate(list(range(5, 5 + WARM_PROMPT)), self.params(WARM_REPLY))
 
     async def forget(self) -> None:
-        """Empty the cache and what was counted."""
+        """Empty the cache and the list of requests."""
         self.generated = []
         if not await self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM holds on to its cache, so there is nothing to measure")
 
     def cpu_seconds(self) -> float:
-        """What this process and the engine's have computed; Linux only."""
+        """Return the CPU seconds of this process and the engine's; Linux only."""
         return time.process_time() + sum(_seconds_of(child.pid) for child in multiprocessing.active_children())
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Scenario:
 
     @property
     def samples(self) -> int:
-        """Calls for a row, so that one game comes of them."""
+        """Calls per row that make one game."""
         return self.referees or PLAYERS
 
 
@@ -50,7 +50,7 @@ SCENARIOS = (
 
 
 def run_of(scenario: Scenario, folder: str, max_len: int) -> RunSettings:
-    """A run that trains detection; its first iteration has all rows."""
+    """Return the settings of a run that trains detection, with all rows in its first iteration."""
     game = GameConfig(
         task=TASK,
         players=PLAYERS,
@@ -77,25 +77,25 @@ def run_of(scenario: Scenario, folder: str, max_len: int) -> RunSettings:
 
 
 def documents_of(source: str | None, scenario: Scenario) -> list[Document]:
-    """The first documents of ``source`` that are long enough; without one, the task's own put together.
+    """Read the first documents of ``source`` that are long enough; by default the task's own, joined.
 
     Raises:
-        ValueError: there are too few such documents.
+        ValueError: too few documents are long enough.
     """
     shipped = load_task(TASK).documents
     if source is None and shipped is not None:
         return list(islice(_joined(read_documents(shipped), scenario.words), scenario.rows))
     long = (document for document in read_documents(source or "") if count_units(document.text) >= scenario.words)
-    if len(found := list(islice(long, scenario.rows))) < scenario.rows:
+    if len(documents := list(islice(long, scenario.rows))) < scenario.rows:
         raise ValueError(
-            f"{source} has {len(found)} documents of at least {scenario.words} words, and {scenario.name!r} needs "
+            f"{source} has {len(documents)} documents of at least {scenario.words} words, and {scenario.name!r} needs "
             f"{scenario.rows}"
         )
-    return found
+    return documents
 
 
 def _joined(documents: Iterable[Document], words: int) -> Iterator[Document]:
-    """Documents of at least ``words`` words without end, of short ones in turn."""
+    """Yield documents of at least ``words`` words for ever, each joined from short ones."""
     parts: list[str] = []
     for document in cycle(documents):
         parts.append(document.text)
@@ -109,7 +109,7 @@ WAYS = ("tables", "waves", "released")
 
 
 class Generated(NamedTuple):
-    """A finished request: its prompt, how many of the prompt's tokens the cache held, how long its reply was."""
+    """A finished request: its prompt, the prompt tokens in the cache, the length of the reply."""
 
     prompt_ids: tuple[int, ...]
     cached: int
@@ -137,14 +137,14 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a game asked of the engine, by stage and seat: prompts in tokens."""
+    """A game's prompts in tokens, by stage and seat."""
 
     game: Game
     prompts: Mapping[Stage, Mapping[Seat, tuple[int, ...]]]
 
     @property
     def every_prompt(self) -> list[tuple[int, ...]]:
-        """One for each request."""
+        """The prompts of all requests."""
         return [ids for by_seat in self.prompts.values() for ids in by_seat.values()]
 
 
@@ -152,13 +152,13 @@ Generate = Callable[[Stage, tuple[int, ...]], Awaitable[Any]]
 
 
 async def waves(games: Sequence[Asked], generate: Generate) -> None:
-    """All performances of all games at once, then all votes."""
+    """Ask for all performances of all games at once, then for all votes."""
     for stage in STAGES:
         await asyncio.gather(*(generate(stage, ids) for one in games for ids in one.prompts[stage].values()))
 
 
 async def released(games: Sequence[Asked], generate: Generate) -> None:
-    """In each game the civilians together, then the spy, then one voter after another; games don't wait for each other."""
+    """Ask in each game for the civilians together, then the spy, then one voter after another (as the released code does)."""
     await asyncio.gather(*(_released(one, generate) for one in games))
 
 
@@ -175,41 +175,41 @@ REPLAYS = {"waves": waves, "released": released}
 
 
 class CoordinatorHere:
-    """The coordinator of a run in this process, and the games that it was given."""
+    """The coordinator of a run, in this process, and the games of its rows."""
 
     def __init__(self, run: RunSettings) -> None:
-        """Begin the run."""
+        """Begin a run."""
         self._coordinator = Coordinator(run)
         self.games: list[Game] = []
 
     async def begin(self, seed: str) -> Assigned:
-        """Count a row."""
+        """Begin a row."""
         return self._coordinator.begin(seed, "0")
 
     async def finish(self, seed: str, games: Sequence[Game], samples: Sequence[Sample]) -> None:
-        """Take a row's games."""
+        """Keep a row's games."""
         self.games += games
         self._coordinator.finish(seed, "0", games, samples)
 
     async def give_up(self, seed: str) -> None:
-        """A row failed; the error is on its way."""
+        """Do nothing: the error is raised by the calls."""
 
     async def evaluated(self, seed: str, games: Sequence[Game]) -> None:
-        """There are no evaluation rows."""
+        """Do nothing: there are no evaluation rows."""
 
 
 async def at_tables(
     scenario: Scenario, documents: Sequence[Document], engine: Engine, tokenizer: Any, max_len: int
 ) -> list[Game]:
-    """Play as OpenRLHF's executor does, all calls of all rows at once. A new rollout: the last has its prompts in memory."""
+    """Play as OpenRLHF's executor does, all calls of all rows at once. The rollout is new, since an old one has encoded prompts."""
     with tempfile.TemporaryDirectory() as folder:
         run = run_of(scenario, folder, max_len)
         coordinator, params = CoordinatorHere(run), engine.params()
 
-        async def found(_: RunSettings) -> CoordinatorHere:
+        async def coordinator_of(_: RunSettings) -> CoordinatorHere:
             return coordinator
 
-        rollout = EngineRollout(found)
+        rollout = EngineRollout(coordinator_of)
         rows = [to_json(PromptRow(document, str(i), TRAIN, run)) for i, document in enumerate(documents)]
         calls = [row for row in rows for _ in range(scenario.samples)]
         await asyncio.gather(*(rollout.sample(row, params, max_len, tokenizer, engine) for row in calls))
@@ -217,7 +217,7 @@ async def at_tables(
 
 
 def asked_in(game: Game, encoder: Encoder, sampling: Mapping[Stage, Sampling]) -> Asked:
-    """What a game that is over asked of the engine."""
+    """Return the prompts of a finished game."""
     return Asked(
         game,
         {
@@ -232,7 +232,7 @@ def asked_in(game: Game, encoder: Encoder, sampling: Mapping[Stage, Sampling]) -
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a way: seconds, CPU seconds, and what was generated."""
+    """A round of one way: seconds, CPU seconds, and the finished requests."""
 
     seconds: float
     cpu_seconds: float
@@ -242,12 +242,12 @@ class Round:
 async def take_turns(
     scenario: Scenario, documents: Sequence[Document], engine: Engine, tokenizer: Any, max_len: int, rounds: int
 ) -> tuple[dict[str, list[Round]], list[Asked]]:
-    """Every way in turn, ``rounds`` times; a round repeats the requests of its own games.
+    """Run every way in turn, ``rounds`` times; a round repeats the requests of its own games.
 
     Raises:
-        RuntimeError: the ways asked for different things, so that there is nothing to compare.
+        RuntimeError: a way made other requests, so that times can't be compared.
     """
-    found: dict[str, list[Round]] = {way: [] for way in WAYS}
+    rounds_of: dict[str, list[Round]] = {way: [] for way in WAYS}
     sampling = run_of(scenario, "", max_len).sampling
 
     async def generate(stage: Stage, ids: tuple[int, ...]) -> None:
@@ -257,7 +257,7 @@ async def take_turns(
         await engine.forget()
         cpu, begun = engine.cpu_seconds(), time.perf_counter()
         result = await run
-        found[way].append(Round(time.perf_counter() - begun, engine.cpu_seconds() - cpu, engine.generated))
+        rounds_of[way].append(Round(time.perf_counter() - begun, engine.cpu_seconds() - cpu, engine.generated))
         return result
 
     games: list[Asked] = []
@@ -267,8 +267,8 @@ async def take_turns(
         games = [asked_in(game, encoder, sampling) for game in played]
         for way, replay in REPLAYS.items():
             await timed(way, replay(games, generate))
-        wanted = sorted(ids for one in games for ids in one.every_prompt)
+        requests = sorted(ids for one in games for ids in one.every_prompt)
         for way in WAYS:
-            if sorted(one.prompt_ids for one in found[way][-1].generated) != wanted:
-                raise RuntimeError(f"{way} did not ask for what the games ask for")
-    return found, games
+            if sorted(one.prompt_ids for one in rounds_of[way][-1].generated) != requests:
+                raise RuntimeError(f"{way} made other requests than the games")
+    return rounds_of, games

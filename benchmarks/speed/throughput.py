@@ -1,4 +1,7 @@
-"""How much faster shared prompts make an update: ``python -m benchmarks.speed.throughput update``; ``rollout`` is in ``rollout.py``."""
+"""The speed of an update with shared prompts: ``python -m benchmarks.speed.throughput update``.
+
+``python -m benchmarks.speed.throughput rollout`` is in ``rollout.py``.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Samples of one game: prompts of ``prompt`` tokens of which the first ``shared`` are everyone's."""
+    """Samples of one game: prompts of ``prompt`` tokens, of which all share the first ``shared``."""
 
     name: str
     samples: int
-    alike: int  # how many samples have one prompt; each other goes its own way after ``shared`` tokens
+    alike: int  # samples with the same prompt; each other one differs after ``shared`` tokens
     prompt: int
     shared: int
     reply: int
@@ -48,7 +51,7 @@ SCENARIOS = (
 
 
 def samples_of(scenario: Scenario, vocabulary: int, seed: int = 0) -> list[Sample]:
-    """Random tokens in the scenario's layout, sampled evenly: about what a random model says, so that clipping takes part."""
+    """Make samples of random tokens in the scenario's layout, with the log-probability of a random model, so that some are clipped."""
     rng = Random(seed)
 
     def tokens(count: int) -> tuple[int, ...]:
@@ -73,21 +76,21 @@ def samples_of(scenario: Scenario, vocabulary: int, seed: int = 0) -> list[Sampl
 
 
 WAYS = ("plain", "mask", "cascade")
-VOCABULARY, LAYERS = 49152, 30  # SmolLM2-135M's; timed by default at a third of both
-ADVANTAGES = (1.0, -0.5)  # in turn; they don't cancel out, so that losses can be compared
-AGREE = 1e-3  # how far losses and norms of gradients may be apart, relatively
+VOCABULARY, LAYERS = 49152, 30  # SmolLM2-135M's; by default a third of both is timed
+ADVANTAGES = (1.0, -0.5)  # in turn; they don't cancel, so that losses can be compared
+AGREE = 1e-3  # relative difference that losses and norms of gradients may have
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to compute an update: ``run`` leaves the gradient in ``model`` and returns the loss."""
+    """A way to compute an update: ``run`` puts the gradient into ``model`` and returns the loss."""
 
     model: Any
     run: Callable[[], float]
 
 
 def random_model(layers: int, vocabulary: int, lora: bool, checkpointing: bool) -> Any:
-    """SmolLM2-135M's shape with random weights."""
+    """Make a model of SmolLM2-135M's shape with random weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -118,7 +121,7 @@ def random_model(layers: int, vocabulary: int, lora: bool, checkpointing: bool) 
 
 
 def forward_and_backward(model: Any, pairs: Sequence[Pair], way: str) -> float:
-    """What an update computes, less the optimizer: the loss, without a KL term, and its gradient. Returns the loss."""
+    """Compute an update but for the optimizer: the loss, without a KL term, and its gradient. Return the loss."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
@@ -145,7 +148,7 @@ def forward_and_backward(model: Any, pairs: Sequence[Pair], way: str) -> float:
 
 
 def loss_rules() -> LossRules:
-    """The published loss without its KL term, which would need a reference."""
+    """Return the published loss without its KL term, which would need a reference."""
     from trainers.embedded.loss import LossRules
 
     return LossRules(kl_coef=0)
@@ -154,7 +157,7 @@ def loss_rules() -> LossRules:
 def ways_of(
     names: Sequence[str], scenario: Scenario, layers: int, vocabulary: int, checkpointing: bool
 ) -> dict[str, Way]:
-    """Ways by name, all on one model, but TRL's on a copy: it changes the model's forward."""
+    """Return the ways by name. All use one model, but TRL's a copy, since TRL changes the model's forward."""
     samples = samples_of(scenario, vocabulary)
     pairs = [(sample, ADVANTAGES[i % len(ADVANTAGES)]) for i, sample in enumerate(samples)]
     make = partial(random_model, layers, vocabulary, scenario.lora, checkpointing)
@@ -169,26 +172,28 @@ def ways_of(
 
 
 def outcomes(ways: Mapping[str, Way]) -> dict[str, dict[str, float]]:
-    """Loss and norm of the gradient by way.
+    """Run each way once and return loss and norm of the gradient.
 
     Raises:
-        RuntimeError: they differ, so that there is nothing to compare.
+        RuntimeError: they differ, so that times can't be compared.
     """
     import torch
 
-    found: dict[str, dict[str, float]] = {"loss": {}, "grad_norm": {}}
+    results: dict[str, dict[str, float]] = {"loss": {}, "grad_norm": {}}
     for name, way in ways.items():
-        found["loss"][name] = way.run()
+        results["loss"][name] = way.run()
         gradients = [parameter.grad for parameter in way.model.parameters() if parameter.grad is not None]
-        found["grad_norm"][name] = torch.nn.utils.get_total_norm(gradients).item()
-    for what, values in found.items():
+        results["grad_norm"][name] = torch.nn.utils.get_total_norm(gradients).item()
+    for quantity, values in results.items():
         if not all(math.isclose(values["plain"], value, rel_tol=AGREE) for value in values.values()):
-            raise RuntimeError(f"ways differ by more than {AGREE} in {what}, so their times say nothing: {values}")
-    return found
+            raise RuntimeError(
+                f"ways differ by more than {AGREE} in {quantity}, so their times can't be compared: {values}"
+            )
+    return results
 
 
 def least_times(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
-    """The least CPU seconds of each, all taking turns."""
+    """Return the least CPU seconds of each way, with all ways in turn."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -199,7 +204,7 @@ def least_times(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
 
 
 def peak_memory(scenario: Scenario, way: str, layers: int, vocabulary: int, checkpointing: bool) -> float:
-    """MB above the loaded model, as a process of its own sees them."""
+    """Return the peak memory in MB above the loaded model, measured in a process of its own."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_peak, (scenario, way, layers, vocabulary, checkpointing))
@@ -207,22 +212,20 @@ def peak_memory(scenario: Scenario, way: str, layers: int, vocabulary: int, chec
 
 def _peak(scenario: Scenario, name: str, layers: int, vocabulary: int, checkpointing: bool) -> float:
     way = ways_of([name], scenario, layers, vocabulary, checkpointing)[name]
-    Path("/proc/self/clear_refs").write_text("5")  # what loading held at most is forgotten
-    before = _most_held()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak of loading
+    before = _peak_kb()
     way.run()
-    return (_most_held() - before) / 1024
+    return (_peak_kb() - before) / 1024
 
 
-def _most_held() -> int:
-    """KB of memory at most, this program's alone: ``ru_maxrss`` would count its parent's too, as it was at the start."""
+def _peak_kb() -> int:
+    """Return this process's peak in KB. ``ru_maxrss`` would count the parent's at the start, too."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def measured(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
-    """One scenario: token counts, what all ways agree on, seconds by way, how many times as fast as plain and as TRL each
-    way is, and memory where it is asked for.
-    """
+    """Measure one scenario: tokens, loss and gradient, seconds by way, the speed-up over plain and over TRL, and memory."""
     from trainers.embedded.logprobs import fed, tree_of
 
     samples = samples_of(scenario, args.vocabulary)
@@ -234,7 +237,10 @@ def measured(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
         "scenario": scenario.name,
         "tokens_plain": sum(len(fed(sample)) for sample in samples),
         "tokens_tree": len(tree_of(samples).ids),
-        **{what: {name: float(f"{value:.6g}") for name, value in values.items()} for what, values in agreed.items()},
+        **{
+            quantity: {name: float(f"{value:.6g}") for name, value in values.items()}
+            for quantity, values in agreed.items()
+        },
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "ratio": {name: round(seconds["plain"] / seconds[name], 2) for name in WAYS[1:]},
     }
@@ -249,7 +255,7 @@ def measured(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure and print one JSON object a scenario."""
+    """Measure and print one JSON object per scenario."""
     if argv[:1] == ["rollout"]:
         from benchmarks.speed.rollout import main as measure_rollout
 

@@ -1,4 +1,4 @@
-"""TRL's update of samples that it is given: its own ``GRPOTrainer``, which generates nothing here.
+"""TRL's update of given samples, by its own ``GRPOTrainer``, which generates nothing here.
 
 Its loss is made ours by settings alone: ``dapo`` is the mean over all tokens, and there is no KL term. On a CPU it
 computes logits at every position and on a GPU at those of replies. TRL needs an environment of its own.
@@ -18,7 +18,7 @@ PAD, END = 0, 1
 
 
 def training_step(model: Any, pairs: Sequence[Pair], rules: LossRules, checkpointing: bool) -> Callable[[], float]:
-    """What computes the loss and its gradient as a step of TRL's training does. It returns the loss."""
+    """Return a function that computes loss and gradient as a step of TRL's training does, and returns the loss."""
     trainer = trainer_of(model, pairs, rules, checkpointing)
     batch = batch_of(pairs)
 
@@ -31,7 +31,7 @@ def training_step(model: Any, pairs: Sequence[Pair], rules: LossRules, checkpoin
 
 
 def trainer_of(model: Any, pairs: Sequence[Pair], rules: LossRules, checkpointing: bool) -> Any:
-    """A trainer whose settings are ``rules``, and which takes a batch from ``batch_of`` as it is.
+    """Make a trainer with ``rules`` that takes a batch of ``batch_of`` as it is.
 
     Raises:
         ValueError: TRL has no such rules.
@@ -42,7 +42,7 @@ def trainer_of(model: Any, pairs: Sequence[Pair], rules: LossRules, checkpointin
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    with TemporaryDirectory() as folder:  # wanted, though nothing is written
+    with TemporaryDirectory() as folder:  # TRL wants a folder and writes nothing
         settings = GRPOConfig(
             folder,
             use_cpu=True,
@@ -65,12 +65,12 @@ def trainer_of(model: Any, pairs: Sequence[Pair], rules: LossRules, checkpointin
             processing_class=_tokenizer(),
         )
     trainer._generate_and_score_completions = lambda batch: batch
-    trainer.current_gradient_accumulation_steps = 1  # which its loop over steps would say
+    trainer.current_gradient_accumulation_steps = 1  # set by TRL's loop over steps otherwise
     return trainer
 
 
 def batch_of(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """What TRL makes of generated samples: prompts padded on the left, replies on the right."""
+    """Make TRL's batch of generated samples: prompts padded on the left, replies on the right."""
     import torch
 
     samples = [sample for sample, _ in pairs]
@@ -96,12 +96,12 @@ def _padded(rows: Sequence[Sequence[float]], value: float, side: str) -> Any:
 
 
 def _no_reward(completions: Sequence[Any], **unused: Any) -> list[float]:
-    """TRL wants a reward function; with advantages given it isn't called."""
+    """Stand in for the reward function, which isn't called for given advantages."""
     return [0.0] * len(completions)
 
 
 def _tokenizer() -> Any:
-    """TRL wants a tokenizer; with ids given it says only what padding is."""
+    """Make a tokenizer, of which TRL reads only the padding."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
