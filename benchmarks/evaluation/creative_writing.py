@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,26 +18,6 @@ from benchmarks.evaluation.pairs import Pair
 from benchmarks.evaluation.results import Results, Score, score_of
 from spy_env.diagnostics.wording import distinct_2, words
 from trainers.engines import Sampling
-
-
-def language(text: str) -> str:
-    """``zh`` where a fifth of a text's words are Chinese characters, else ``en``; we chose the share."""
-    found = words(text)
-    chinese = sum("\u3400" <= word[0] <= "\u9fff" for word in found)
-    return "zh" if chinese * 5 > len(found) else "en"
-
-
-def statistics(set: str, who: str, answers: Sequence[Answer], counts: Mapping[str, int], seed: int) -> Iterator[Score]:
-    """Statistics of what a contestant wrote for one set; ``answers`` without those that failed."""
-    texts = [answer.said for answer in answers]
-    varied = [distinct_2([text]) for text in texts if len(words(text)) > 1]
-    yield score_of(
-        set, "length in words", who, mean([float(len(words(text))) for text in texts], seed), counts, percent=False
-    )
-    yield score_of(set, "distinct-2 within a text", who, mean(varied, seed))
-    yield score_of(set, "truncated texts", who, item_share([float(answer.truncated) for answer in answers], seed))
-    yield score_of(set, "empty texts", who, item_share([float(not text) for text in texts], seed))
-
 
 NAME = "creative_writing"
 PROMPTS = DataSet(
@@ -76,46 +56,58 @@ PROTOCOL = {
 }
 Found = Mapping[str, Items]
 Written = Mapping[str, Mapping[str, Answer]]
-"""Answers by set and item; items whose request is too long are missing."""
+"""Answers by set and item, without the items whose request is too long."""
 
 
 def items(run: Run) -> Found:
-    """The requests of both sets.
+    """Read the requests of both sets.
 
     Raises:
         ValueError: the data can't be read, no chosen set is there, or a checklist is incomplete.
     """
-    found: dict[str, Items] = {}
+    by_set: dict[str, Items] = {}
     if PROMPTS.name in run.chosen(SETS) and (read := read_set(replace(PROMPTS, items=None), run.data, None, run.seed)):
-        found[PROMPTS.name] = _prompts(read, run)
+        by_set[PROMPTS.name] = _prompts(read, run)
     if BENCH.name in run.chosen(SETS) and (read := read_set(BENCH, run.data, run.limit, run.seed)):
         for row in read.rows:
             checklists.check(row)
             row["lang"] = row["lang"] or language(row["prompt"])
-        found[BENCH.name] = read
-    if not found:
+        by_set[BENCH.name] = read
+    if not by_set:
         raise ValueError(
             f"creative writing has no data: {run.data or 'the choice of sets'} holds none of {list(SETS)}; give --data FOLDER "
             "with writingprompts.jsonl or writingbench.jsonl, or choose one of these sets"
         )
-    for name, read in found.items():
+    for name, read in by_set.items():
         left_out = f"; left out: {read.excluded}" if read.excluded else ""
-        run.say(f"{name}: {len(read.rows)} of {read.total} items from {read.source}{left_out}")
-    return found
+        run.say(f"{name}: {_used(read)}{left_out}")
+    return by_set
+
+
+def _used(read: Items) -> str:
+    return f"{len(read.rows)} of {read.total} items from {read.source}"
 
 
 def _prompts(read: Items, run: Run) -> Items:
+    """Draw from the prompts in words, so that the limit counts those alone."""
     excluded = Counter(read.excluded)
     rows = in_words(read.rows, excluded)
     if not rows:
         raise ValueError(f"{read.source} has {read.total} rows and no prompt in words ({dict(excluded)})")
-    wanted = PROMPTS.items if run.limit is None else run.limit
-    return Items(drawn(rows, wanted, run.seed, PROMPTS.name), read.total, dict(excluded), read.source)
+    count = PROMPTS.items if run.limit is None else run.limit
+    return read._replace(rows=drawn(rows, count, run.seed, PROMPTS.name), excluded=dict(excluded))
+
+
+def language(text: str) -> str:
+    """Return ``zh`` where a fifth of a text's words are Chinese characters, else ``en``; we chose the share."""
+    of_text = words(text)
+    chinese = sum("\u3400" <= word[0] <= "\u9fff" for word in of_text)
+    return "zh" if chinese * 5 > len(of_text) else "en"
 
 
 def calls(run: Run, items: Found, against: bool, judged: bool) -> Calls:
-    """How many texts a contestant writes, and how many questions the judge gets at most."""
-    texts = sum(len(each.rows) for each in items.values())
+    """Count the texts that a contestant writes, and the questions that the judge gets at most."""
+    texts = sum(len(read.rows) for read in items.values())
     if not judged:
         return Calls(texts, 0)
     bench = items[BENCH.name].rows if BENCH.name in items else []
@@ -124,8 +116,13 @@ def calls(run: Run, items: Found, against: bool, judged: bool) -> Calls:
 
 
 def generate(run: Run, items: Found, who: Contestant) -> Written:
-    """What a contestant writes for every request that leaves room for a reply."""
-    asks = [ask for name, read in items.items() for row in read.rows if (ask := _ask(name, row, who))]
+    """Have a contestant write for every request that leaves room for a reply."""
+    asks = [
+        Ask(name, row["id"], request(name, row), replace(SAMPLING, max_new_tokens=LONGEST[name]))
+        for name, read in items.items()
+        for row in read.rows
+        if _leaves_room(request(name, row), who)
+    ]
     finished = Finished(run.output / NAME / "generations.jsonl")
     answers = answer_all(who, asks, finished, run.seed, f"{NAME}, {who.role}")
     written: dict[str, dict[str, Answer]] = {name: {} for name in items}
@@ -135,54 +132,47 @@ def generate(run: Run, items: Found, who: Contestant) -> Written:
 
 
 def request(name: str, row: Mapping[str, Any]) -> str:
-    """What a contestant is asked to write."""
+    """Return the request of an item."""
     prompt = str(row["prompt"])
     return f"Write a short story from this prompt:\n\n{prompt}" if name == PROMPTS.name else prompt
 
 
-def _ask(name: str, row: Mapping[str, Any], who: Contestant) -> Ask | None:
-    asked = request(name, row)
-    if who.max_len is not None and who.max_len - who.reader.count_tokens(asked, "") < SHORTEST:
-        return None
-    return Ask(name, row["id"], asked, replace(SAMPLING, max_new_tokens=LONGEST[name]))
+def _leaves_room(prompt: str, who: Contestant) -> bool:
+    return who.max_len is None or who.max_len - who.reader.count_tokens(prompt, "") >= SHORTEST
 
 
 def score(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge | None) -> Results:
-    """Statistics of the texts; with a judge also checklists, and pairs where there is a base."""
-    found, notes = list[Score](), list[str]()
-    if judge:
-        if BENCH.name in items:
-            found += _graded(run, items[BENCH.name], answers, judge)
-        if pairs.BASE in answers:
-            compared = list(_compared(run, items, answers, judge))
-            found += compared
-            without = [name for name in items if not any(score.set == name for score in compared)]
-            notes += [f"{name}: there is no item for which both wrote a text, so no pair" for name in without]
-    else:
+    """Return statistics of the texts; with a judge also checklists, and pairs where there is a base."""
+    scores, notes = list[Score](), list[str]()
+    if judge and BENCH.name in items:
+        scores += _graded(run, items[BENCH.name], answers, judge)
+    if judge and pairs.BASE in answers:
+        compared = list(_compared(run, items, answers, judge))
+        scores += compared
+        without = [name for name in items if not any(score.set == name for score in compared)]
+        notes += [f"{name}: there is no item for which both wrote a text, so no pair" for name in without]
+    if not judge:
         notes.append(
             "no judge was given, so nothing here says which texts are better: only statistics of the texts. The texts are kept: "
             "run the same command again with --judge URL:model"
         )
     for name, read in items.items():
         for who, written in answers.items():
-            kept = [answer for answer in written[name].values() if not answer.failed]
+            given = [answer for answer in written[name].values() if not answer.failed]
             counts = _counts(read, written[name])
-            found += statistics(name, who, kept, counts, run.seed)
-            if not kept:
+            scores += statistics(name, who, given, counts, run.seed)
+            if not given:
                 notes.append(f"{name}: {who} has no text at all ({counts})")
-    return Results(NAME, found, _protocol(judge, items), notes)
+    return Results(NAME, scores, _protocol(judge, items), notes)
 
 
 def _protocol(judge: Judge | None, items: Found) -> dict[str, Any]:
-    data = {
-        f"data, {name}": f"{len(read.rows)} of {read.total} items from {read.source}" for name, read in items.items()
-    }
-    left_out = {f"left out, {name}": dict(read.excluded) for name, read in items.items() if read.excluded}
-    judged: dict[str, Any] = {}
+    protocol: dict[str, Any] = dict(PROTOCOL)
     if judge:
         decoding = f"greedy, at most {judge.sampling.max_new_tokens} tokens"
-        judged = {**checklists.PROTOCOL, **pairs.PROTOCOL, "pairs, judge's decoding": decoding}
-    return {**PROTOCOL, **judged, **data, **left_out}
+        protocol |= {**checklists.PROTOCOL, **pairs.PROTOCOL, "pairs, judge's decoding": decoding}
+    protocol |= {f"data, {name}": _used(read) for name, read in items.items()}
+    return protocol | {f"left out, {name}": dict(read.excluded) for name, read in items.items() if read.excluded}
 
 
 def _counts(read: Items, written: Mapping[str, Answer]) -> dict[str, int]:
@@ -195,8 +185,22 @@ def _counts(read: Items, written: Mapping[str, Answer]) -> dict[str, int]:
     }
 
 
+def statistics(set: str, who: str, answers: list[Answer], counts: Mapping[str, int], seed: int) -> list[Score]:
+    """Return statistics of a contestant's texts for one set; ``answers`` are without those that failed."""
+    texts = [answer.said for answer in answers]
+    lengths = [float(len(words(text))) for text in texts]
+    varied = [distinct_2([text]) for text in texts if len(words(text)) > 1]
+    truncated, empty = [float(answer.truncated) for answer in answers], [float(not text) for text in texts]
+    return [
+        score_of(set, "length in words", who, mean(lengths, seed), counts, percent=False),
+        score_of(set, "distinct-2 within a text", who, mean(varied, seed)),
+        score_of(set, "truncated texts", who, item_share(truncated, seed)),
+        score_of(set, "empty texts", who, item_share(empty, seed)),
+    ]
+
+
 def _graded(run: Run, read: Items, answers: Mapping[str, Written], judge: Judge) -> Iterator[Score]:
-    """Grades of all contestants, in one round of questions; each score says how many texts there weren't."""
+    """Grade all contestants' texts in one round of questions; each overall score counts the missing texts."""
     texts = [
         checklists.Graded(BENCH.name, who, row, answer.said)
         for who, written in answers.items()
@@ -204,22 +208,21 @@ def _graded(run: Run, read: Items, answers: Mapping[str, Written], judge: Judge)
         if (answer := written[BENCH.name].get(row["id"])) and not answer.failed
     ]
     for score in checklists.grade(judge, texts, run.seed, run.output / NAME):
-        seen = _counts(read, answers[score.who][BENCH.name])
+        if score.metric != checklists.METRIC:
+            yield score
+            continue
+        counts = _counts(read, answers[score.who][BENCH.name])
         # The judge's own are counted as failed and truncated beside these.
-        lost = {
-            "texts failed": seen["failed"],
-            "prompt too long": seen["prompt too long"],
-            "texts truncated": seen["truncated"],
+        missing = {
+            "texts failed": counts["failed"],
+            "prompt too long": counts["prompt too long"],
+            "texts truncated": counts["truncated"],
         }
-        yield (
-            replace(score, counts=dict(Counter(score.counts) + Counter(lost)))
-            if score.metric == checklists.METRIC
-            else score
-        )
+        yield replace(score, counts=dict(Counter(score.counts) + Counter(missing)))
 
 
 def _compared(run: Run, items: Found, answers: Mapping[str, Written], judge: Judge) -> Iterator[Score]:
-    """Pairs of all sets, in one round of questions; each score says how many pairs couldn't be made."""
+    """Compare the pairs of all sets in one round of questions; scores with counts also count the pairs that are missing."""
     made: list[Pair] = []
     incomplete: Counter[str] = Counter()
     for name, read in items.items():
@@ -231,5 +234,5 @@ def _compared(run: Run, items: Found, answers: Mapping[str, Written], judge: Jud
             else:
                 incomplete[name] += 1
     for score in pairs.compare(judge, made, CRITERIA, run.seed, run.output / NAME, "pairs of texts"):
-        lost = {"no pair of texts": incomplete[score.set]} if score.counts and incomplete[score.set] else {}
-        yield replace(score, counts={**score.counts, **lost})
+        missing = {"no pair of texts": incomplete[score.set]} if score.counts and incomplete[score.set] else {}
+        yield replace(score, counts={**score.counts, **missing})

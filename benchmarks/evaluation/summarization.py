@@ -8,12 +8,13 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.evaluation import pairs
 from benchmarks.evaluation.contestants import Contestant, EstimatedReader
 from benchmarks.evaluation.data_sets import Items, read_set
 from benchmarks.evaluation.flags import Calls, Run
 from benchmarks.evaluation.generations import CHINESE_MARK, MARK, Ask, Finished, Fitted, answer_all, fitted
 from benchmarks.evaluation.judge import Judge
-from benchmarks.evaluation.pairs import PROTOCOL, Pair, compare
+from benchmarks.evaluation.pairs import Pair
 from benchmarks.evaluation.results import Results, Score
 from benchmarks.evaluation.rouge_scores import LEAD, Written, has_words, is_chinese, scored, set_scores, variants_of
 from benchmarks.evaluation.summarization_tasks import DATA_SETS, TASKS, Framed, framed
@@ -22,38 +23,43 @@ from trainers.engines import Sampling
 NAME = "summarization"
 SETS = tuple(DATA_SETS)
 JUDGED_TOKENS = 8192  # of the request that a judge reads, counted as for an endpoint; our choice
-ORDERS = 2  # in which a judge is asked about a pair, by all criteria at once
 CRITERIA = {
     "overall": "which summary serves a reader of the document better: it is true to the document, holds what matters most "
     "in it, does what was asked, and reads well"
 }
+JUDGING = {
+    "judged request": f"the task and the document, which loses its middle beyond {JUDGED_TOKENS} tokens estimated from "
+    "bytes; examples aren't shown",
+    "criteria": dict(CRITERIA),
+    **pairs.PROTOCOL,
+}
 
 
 def items(run: Run) -> dict[str, Items]:
-    """The items by data set; a reference without a word is none.
+    """Read the items by data set; a reference without a word is none.
 
     Raises:
         ValueError: a set can't be read, or there is none at all.
     """
-    found: dict[str, Items] = {}
+    by_set: dict[str, Items] = {}
     for name in run.chosen(SETS):
         read = read_set(DATA_SETS[name], run.data, run.limit, run.seed)
         if read is None:
             run.say(f"{NAME}: {name} is left out: {run.data} has no {name}.jsonl")
             continue
-        found[name] = _checked(name, read)
-        for reason, count in found[name].excluded.items():
+        by_set[name] = _checked(name, read)
+        for reason, count in by_set[name].excluded.items():
             run.say(f"{NAME}: {count} of {read.total} items of {name} are left out: {reason}")
-    if not found:
+    if not by_set:
         raise ValueError(
             f"{NAME} has no data set to evaluate ({', '.join(run.sets) or 'all wanted'}, from {run.data or 'the hub'}); its "
             f"sets are {list(SETS)}, and a folder of --data has one JSONL file for each"
         )
-    return found
+    return by_set
 
 
 def _checked(name: str, read: Items) -> Items:
-    """Items whose texts are texts, with lists of references that have words."""
+    """Return the items that have references with words, as a list; refuse what isn't text."""
     rows, excluded = [], Counter(read.excluded)
     for row in read.rows:
         where = f"{read.source}, item {row['id']}"
@@ -72,30 +78,30 @@ def _checked(name: str, read: Items) -> Items:
     return read._replace(rows=rows, excluded=dict(excluded))
 
 
-def calls(run: Run, found: dict[str, Items], against: bool, judged: bool) -> Calls:
-    """One text an item, and the judge's questions on each pair."""
-    texts = sum(len(read.rows) for read in found.values())
-    return Calls(texts, ORDERS * texts if against and judged else 0)
+def calls(run: Run, items: Mapping[str, Items], against: bool, judged: bool) -> Calls:
+    """Count one text per item, and two questions per pair, whose criteria are asked about at once."""
+    texts = sum(len(read.rows) for read in items.values())
+    return Calls(texts, 2 * texts if against and judged else 0)
 
 
-def generate(run: Run, found: dict[str, Items], who: Contestant) -> Written:
-    """A summary of every document.
+def generate(run: Run, items: Mapping[str, Items], who: Contestant) -> Written:
+    """Have a contestant summarize every document.
 
     Raises:
         ValueError: a prompt doesn't fit even without its document, or a package for ROUGE isn't installed.
         UnreachableError: the endpoint is down.
     """
-    for name, read in found.items():
-        variants_of(name, read)  # what is missing is said before anything is paid for
+    for name, read in items.items():
+        variants_of(name, read)  # a missing package is an error before anything is paid for
     asks, shortened = [], Counter[str]()
-    rows = [(name, row) for name, read in found.items() for row in read.rows]
+    rows = [(name, row) for name, read in items.items() for row in read.rows]
     for name, row in tqdm(rows, desc=f"{who.role}: prompts of {NAME}", unit="text", dynamic_ncols=True, delay=5):
         prompt, cut = _prompt(name, row, who)
         shortened[name] += cut
         asks.append(Ask(name, row["id"], prompt, Sampling(TASKS[name].new_tokens, greedy=True)))
     finished = Finished(run.output / NAME / "generations.jsonl")
     answers = iter(answer_all(who, asks, finished, run.seed, f"{who.role}: {NAME}"))
-    return Written({name: [next(answers) for _ in read.rows] for name, read in found.items()}, dict(shortened))
+    return Written({name: [next(answers) for _ in read.rows] for name, read in items.items()}, dict(shortened))
 
 
 def _prompt(name: str, row: dict[str, Any], who: Contestant) -> Fitted:
@@ -107,30 +113,30 @@ def _prompt(name: str, row: dict[str, Any], who: Contestant) -> Fitted:
         raise ValueError(f"{name}, item {row['id']}, for {who.name} with {who.max_len} tokens: {error}") from error
 
 
-def _shortened(parts: Framed, count: Callable[[str], int], room: int | None) -> Fitted:
-    return fitted(parts.middle, parts.around, count, room, CHINESE_MARK if is_chinese(parts.before) else MARK)
+def _shortened(frame: Framed, count: Callable[[str], int], room: int | None) -> Fitted:
+    mark = CHINESE_MARK if is_chinese(frame.before) else MARK
+    return fitted(frame.middle, frame.around, count, room, mark)
 
 
-def score(run: Run, found: dict[str, Items], answers: dict[str, Any], judge: Judge | None) -> Results:
-    """ROUGE-L of each contestant and of the documents' leads, the differences to the base, and the judged pairs.
+def score(run: Run, items: Mapping[str, Items], answers: Mapping[str, Written], judge: Judge | None) -> Results:
+    """Return ROUGE-L of each contestant and of the documents' leads, the differences to the base, and the judged pairs.
 
     Raises:
         ValueError: a package for ROUGE isn't installed.
         UnreachableError, CostCapError: the judge's.
     """
-    written: dict[str, Written] = answers
     scores: list[Score] = []
-    texts = sum(len(read.rows) for read in found.values()) * (len(written) + 1)
+    texts = sum(len(read.rows) for read in items.values()) * (len(answers) + 1)
     finished = Finished(run.output / NAME / "scores.jsonl")
     with tqdm(desc=f"{NAME}: ROUGE", total=texts, unit="text", dynamic_ncols=True) as bar:
-        for name, read in found.items():
-            scores += set_scores(name, read, written, finished, bar)
-    notes, protocol = [_source(name, read) for name, read in found.items()], _protocol(found)
-    if judge and "base" in written:
-        pairs, shortened = _pairs(found, written)
-        scores += compare(judge, pairs, CRITERIA, run.seed, run.output / NAME, f"{NAME}: pairs")
-        notes.append(f"the judge read {shortened} of {len(pairs)} documents shortened to {JUDGED_TOKENS} tokens")
-        protocol |= _judging()
+        for name, read in items.items():
+            scores += set_scores(name, read, answers, finished, bar)
+    notes, protocol = [_source(name, read) for name, read in items.items()], _protocol(items)
+    if judge and "base" in answers:
+        made, shortened = _pairs(items, answers)
+        scores += pairs.compare(judge, made, CRITERIA, run.seed, run.output / NAME, f"{NAME}: pairs")
+        notes.append(f"the judge read {shortened} of {len(made)} documents shortened to {JUDGED_TOKENS} tokens")
+        protocol |= JUDGING
     return Results(NAME, scores, protocol, notes)
 
 
@@ -140,22 +146,22 @@ def _source(name: str, read: Items) -> str:
     return f"{used}; left out {left_out}" if left_out else used
 
 
-def _pairs(found: dict[str, Items], written: Mapping[str, Written]) -> tuple[list[Pair], int]:
-    """What both wrote on each document, and for how many the document is shortened for the judge."""
-    reader, pairs, cut = EstimatedReader(), [], 0
-    for name, read in found.items():
-        texts = [[scored(name, answer) for answer in written[who].answers[name]] for who in ("model", "base")]
+def _pairs(items: Mapping[str, Items], written: Mapping[str, Written]) -> tuple[list[Pair], int]:
+    """Pair the texts on each document that both wrote about; count the documents that are shortened for the judge."""
+    reader, made, shortened = EstimatedReader(), [], 0
+    for name, read in items.items():
+        texts = [[scored(name, answer) for answer in written[who].answers[name]] for who in (pairs.MODEL, pairs.BASE)]
         for row, ours, theirs in zip(read.rows, *texts, strict=True):
             if ours is None or theirs is None:
                 continue
-            parts = framed(name, {**row, "examples": None})
-            request = _shortened(parts, lambda prompt: reader.count_tokens(prompt, ""), JUDGED_TOKENS)
-            cut += request.shortened
-            pairs.append(Pair(name, row["id"], request.prompt, ours, theirs))
-    return pairs, cut
+            frame = framed(name, {**row, "examples": None})
+            request = _shortened(frame, lambda prompt: reader.count_tokens(prompt, ""), JUDGED_TOKENS)
+            shortened += request.shortened
+            made.append(Pair(name, row["id"], request.prompt, ours, theirs))
+    return made, shortened
 
 
-def _protocol(found: dict[str, Items]) -> dict[str, Any]:
+def _protocol(items: Mapping[str, Items]) -> dict[str, Any]:
     return {
         "metrics": "the rouge package's rouge-l F as LongBench computes it (summary level, sentences end at full stops; the "
         "published column), and Google's rougeL F beside it; each the best over the references",
@@ -164,19 +170,10 @@ def _protocol(found: dict[str, Items]) -> dict[str, Any]:
         "Simplified characters aren't turned into traditional ones, nor back",
         "prompts": "our own, one message through the model's chat template; scores of LongBench's prompts differ, and it "
         "gives SAMSum's to the model without a template",
-        "decoding": {name: f"greedy, at most {TASKS[name].new_tokens} new tokens" for name in found},
+        "decoding": {name: f"greedy, at most {TASKS[name].new_tokens} new tokens" for name in items},
         "scored": "what follows a model's thinking, without white space around it; of SAMSum the first line. An answer "
         "without a word scores 0 and is counted as empty; what the infrastructure failed is left out and counted",
         "shortening": "where a prompt and its answer exceed the model's length, the document (of SAMSum with examples: the "
         "examples) loses its middle, with a mark in its place; half of the kept characters are from each end",
-        LEAD: {name: f"the document's first {TASKS[name].lead} words or Chinese characters" for name in found},
-    }
-
-
-def _judging() -> dict[str, Any]:
-    return {
-        "judged request": f"the task and the document, which loses its middle beyond {JUDGED_TOKENS} tokens estimated from "
-        "bytes; examples aren't shown",
-        "criteria": dict(CRITERIA),
-        **PROTOCOL,
+        LEAD: {name: f"the document's first {TASKS[name].lead} words or Chinese characters" for name in items},
     }

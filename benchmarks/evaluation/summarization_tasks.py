@@ -9,20 +9,20 @@ from benchmarks.evaluation.data_sets import DataSet, Hub
 
 DOCUMENT = ("document", "context", "article", "report", "text", "source", "transcript")
 REFERENCES = ("references", "answers", "summary", "abstract", "highlights", "target")
-SUBSET = 200  # items of a set that LongBench doesn't have, drawn by seed: as many as LongBench has of its own
+SUBSET = 200  # items drawn by seed from a set that LongBench doesn't have: as many as LongBench has of each of its own
 LONGBENCH = "hf://datasets/THUDM/LongBench/data.zip"
 
 
 class Task(NamedTuple):
-    """What stands before and after a document, how long an answer may be and how long the baseline's lead is.
+    """The prompt around a document, with ``{query}`` for the item's, the longest answer and the baseline's lead.
 
-    ``{query}`` is the item's query. ``lead``: units (words, or single Chinese characters), about as many as references have.
+    ``lead`` is in units (words, or single Chinese characters), about as many as references have.
     """
 
     before: str
     after: str
     lead: int
-    new_tokens: int = 512  # LongBench's, which has 128 for SAMSum
+    new_tokens: int = 512  # LongBench's; it has 128 for SAMSum
     first_line: bool = False  # only the first line of an answer is scored
 
 
@@ -77,53 +77,46 @@ EXAMPLES_BEFORE = "Chats, each with a summary in a few short sentences on one li
 EXAMPLES_AFTER = "Now the last chat. Reply with its summary alone, on one line."
 
 
-def _longbench(name: str, title: str, file: str, **fields: Any) -> DataSet:
-    hub = Hub(
-        "json", split="train", data_files=f"zip://data/{file}.jsonl::{LONGBENCH}"
-    )  # "train" is all of a JSON file
-    needed = {"document": DOCUMENT, "references": REFERENCES}
-    return DataSet(name, f"{title} (LongBench)", hub, {**needed, **fields.pop("needed", {})}, **fields)
+_FIELDS = {"document": DOCUMENT, "references": REFERENCES}
 
 
-def _subset(name: str, title: str, hub: Hub) -> DataSet:
-    return DataSet(name, title, hub, {"document": DOCUMENT, "references": REFERENCES}, items=SUBSET)
+def _longbench(name: str, title: str, fields: Mapping[str, tuple[str, ...]] = _FIELDS, **more: Any) -> DataSet:
+    file = "gov_report" if name == "govreport" else name
+    # "train" is all of a JSON file.
+    hub = Hub("json", split="train", data_files=f"zip://data/{file}.jsonl::{LONGBENCH}")
+    return DataSet(name, f"{title} (LongBench)", hub, fields, **more)
 
 
+_CHAT = {"document": ("document", "dialogue", "input"), "references": REFERENCES}
 DATA_SETS = {
     data_set.name: data_set
     for data_set in (
-        _longbench("govreport", "GovReport", "gov_report"),
-        _longbench("multi_news", "Multi-News", "multi_news"),
-        _longbench("qmsum", "QMSum", "qmsum", needed={"query": ("query", "input")}),
-        _longbench("vcsum", "VCSum", "vcsum"),
-        _longbench(
-            "samsum",
-            "SAMSum",
-            "samsum",
-            needed={"document": ("document", "dialogue", "input")},
-            optional={"examples": ("examples", "context")},
-        ),
-        _subset("arxiv", "arXiv", Hub("ccdv/arxiv-summarization", "document")),
-        _subset("pubmed", "PubMed", Hub("ccdv/pubmed-summarization", "document")),
-        _subset("billsum", "BillSum", Hub("FiscalNote/billsum")),
+        _longbench("govreport", "GovReport"),
+        _longbench("multi_news", "Multi-News"),
+        _longbench("qmsum", "QMSum", {**_FIELDS, "query": ("query", "input")}),
+        _longbench("vcsum", "VCSum"),
+        _longbench("samsum", "SAMSum", _CHAT, optional={"examples": ("examples", "context")}),
+        DataSet("arxiv", "arXiv", Hub("ccdv/arxiv-summarization", "document"), _FIELDS, items=SUBSET),
+        DataSet("pubmed", "PubMed", Hub("ccdv/pubmed-summarization", "document"), _FIELDS, items=SUBSET),
+        DataSet("billsum", "BillSum", Hub("FiscalNote/billsum"), _FIELDS, items=SUBSET),
     )
 }
 
 
 class Framed(NamedTuple):
-    """A prompt in three parts: the one in the middle may be shortened."""
+    """A prompt in three parts, of which the middle may be shortened."""
 
     before: str
     middle: str
     after: str
 
     def around(self, middle: str) -> str:
-        """The prompt with another middle."""
+        """Return the prompt with another middle."""
         return f"{self.before}\n\n{middle}\n\n{self.after}"
 
 
 def framed(name: str, row: Mapping[str, Any]) -> Framed:
-    """The prompt of an item; with examples, where the item has some, and then those may be shortened."""
+    """Return an item's prompt: around its document, or around its examples, which may then be shortened instead."""
     task = TASKS[name]
     if row.get("examples"):
         return Framed(EXAMPLES_BEFORE, row["examples"], f"{EXAMPLES_AFTER}\n\n{row['document']}")
