@@ -29,7 +29,7 @@ PROTOCOL = {
 
 
 class Graded(NamedTuple):
-    """A text to grade: its set, whose it is, the item's row with its checklist, and the text."""
+    """A text to grade: its set, who wrote it, the item's row with its checklist, and the text."""
 
     set: str
     who: str
@@ -37,8 +37,12 @@ class Graded(NamedTuple):
     text: str
 
 
+Row = dict[str, Any]
+"""One line of ``grades.jsonl``."""
+
+
 def check(item: Mapping[str, Any]) -> None:
-    """See that an item's checklist can be graded by.
+    """Check that an item's checklist can be graded by.
 
     Raises:
         ValueError: a criterion lacks its name, its description or one of its levels.
@@ -50,10 +54,8 @@ def check(item: Mapping[str, Any]) -> None:
             f"item {item['id']}: its checklist is {type(checklist).__name__}; it must be a list of criteria"
         )
     for criterion in checklist:
-        missing = [
-            name for name in needed if not isinstance(criterion, dict) or not str(criterion.get(name) or "").strip()
-        ]
-        if missing:
+        fields = criterion if isinstance(criterion, dict) else {}
+        if missing := [name for name in needed if not str(fields.get(name) or "").strip()]:
             raise ValueError(
                 f"item {item['id']}: a criterion of its checklist lacks {missing}; each needs {list(needed)}, as in "
                 "WritingBench's files"
@@ -61,21 +63,33 @@ def check(item: Mapping[str, Any]) -> None:
 
 
 def grade(judge: Judge, texts: Sequence[Graded], seed: int, folder: Path) -> list[Score]:
-    """Scores by set and contestant, overall and by language; each grade goes to ``grades.jsonl``.
+    """Return scores by set and contestant, overall and by language; each grade goes to ``grades.jsonl``.
 
     Raises:
         CostCapError, UnreachableError: as ``Judge.ask``.
     """
-    asked = [(text, criterion) for text in texts if text.text for criterion in text.item["checklist"]]
-    prompts = [_question(text, criterion) for text, criterion in asked]
-    answers = judge.ask(prompts, "grades by checklist", GRADING)
-    rows = [
-        _row(text, criterion["name"], answer, judge.key(prompt, GRADING))
-        for (text, criterion), prompt, answer in zip(asked, prompts, answers, strict=True)
+    questions = [[_question(text, criterion) for criterion in _criteria(text)] for text in texts]
+    answers = iter(judge.ask([prompt for prompts in questions for prompt in prompts], "grades by checklist", GRADING))
+    grades = [
+        [
+            _row(text, criterion["name"], next(answers), judge.key(prompt, GRADING))
+            for criterion, prompt in zip(_criteria(text), prompts, strict=True)
+        ]
+        for text, prompts in zip(texts, questions, strict=True)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    disk.write_whole(folder / "grades.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    return _scores(texts, rows, seed)
+    lines = [json.dumps(row) + "\n" for rows in grades for row in rows]
+    disk.write_whole(folder / "grades.jsonl", "".join(lines))
+    groups: defaultdict[tuple[str, str, str], list[tuple[Graded, list[Row]]]] = defaultdict(list)
+    for text, rows in zip(texts, grades, strict=True):
+        for part in ("", f", {text.item['lang']}"):
+            groups[text.set, text.who, part].append((text, rows))
+    return [_score(name, who, part, group, seed) for (name, who, part), group in groups.items()]
+
+
+def _criteria(text: Graded) -> Sequence[Mapping[str, Any]]:
+    """Return the criteria that a text is graded by: none for an empty text."""
+    return text.item["checklist"] if text.text else ()
 
 
 def _question(text: Graded, criterion: Mapping[str, Any]) -> str:
@@ -85,45 +99,30 @@ def _question(text: Graded, criterion: Mapping[str, Any]) -> str:
     )
 
 
-def _row(text: Graded, criterion: str, answer: Answer, key: str) -> dict[str, Any]:
+def _row(text: Graded, criterion: str, answer: Answer, key: str) -> Row:
     value = None if answer.failed else read_grade(answer.text)
-    why = no_verdict(answer) if value is None else ""
     return {
         "set": text.set,
         "item": text.item["id"],
         "who": text.who,
         "criterion": criterion,
         "grade": value,
-        "why": why,
+        "why": no_verdict(answer) if value is None else "",
         "verdict": key,
     }
 
 
-def _scores(texts: Sequence[Graded], rows: Sequence[Mapping[str, Any]], seed: int) -> list[Score]:
-    given: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
-    lost: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-    for row in rows:
-        place = row["set"], row["who"], row["item"]
-        if row["grade"] is None:
-            lost[place][row["why"]] += 1
+def _score(name: str, who: str, part: str, graded: Sequence[tuple[Graded, Sequence[Row]]], seed: int) -> Score:
+    """Return the mean over texts of the mean over criteria; an empty text has 0, one without a grade is left out."""
+    values, counts = list[float](), Counter[str]()
+    for text, rows in graded:
+        grades = [row["grade"] for row in rows if row["grade"] is not None]
+        counts.update(row["why"] for row in rows if row["grade"] is None)
+        if not text.text:
+            counts["empty"] += 1
+            values.append(0.0)
+        elif grades:
+            values.append(sum(grades) / len(grades))
         else:
-            given[place].append(row["grade"])
-    groups: defaultdict[tuple[str, str, str], list[Graded]] = defaultdict(list)
-    for text in texts:
-        groups[text.set, text.who, ""].append(text)
-        groups[text.set, text.who, f", {text.item['lang']}"].append(text)
-    found = []
-    for (name, who, part), group in groups.items():
-        values, counts = list[float](), Counter[str]()
-        for text in group:
-            place = text.set, text.who, text.item["id"]
-            counts.update(lost[place])
-            if not text.text:
-                counts["empty"] += 1
-                values.append(0.0)
-            elif given[place]:
-                values.append(sum(given[place]) / len(given[place]))
-            else:
-                counts["items without a grade"] += 1
-        found.append(score_of(name, METRIC + part, who, mean(values, seed), counts, percent=False))
-    return found
+            counts["items without a grade"] += 1
+    return score_of(name, METRIC + part, who, mean(values, seed), counts, percent=False)

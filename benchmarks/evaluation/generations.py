@@ -1,10 +1,10 @@
-"""Ask a model for everything a suite needs: prompts fitted to its length, and each answer kept on disk as it comes."""
+"""Ask a model for every text that a suite needs: prompts fitted to its length, and each answer kept on disk as it comes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,15 +19,42 @@ from trainers import disk
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.endpoint import EndpointEngine
 
+FAILURES_IN_A_ROW = 20  # ours: an endpoint that fails so often is down
+ROWS_AT_A_TIME = 64  # ours: the most of a local model's work that a kill can lose
+
+MARK = "\n[... the middle is left out here ...]\n"
+CHINESE_MARK = "\n[……此处略去中间部分……]\n"
+CLOSE = 0.97  # share of the room from which on we stop looking for a longer document that fits; our choice
+INTERPOLATIONS, HALVINGS = 4, 12  # prompts encoded at most, after the first; our choice, two are common
+WINDOW = 200  # characters around a cut in which a border of units is looked for; a longer word is cut within
+
+
+class UnreachableError(OSError):
+    """An endpoint fails every request. Finished work is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A model's text. ``failed`` gives the reason where the infrastructure gave no reply."""
+
+    text: str = ""
+    truncated: bool = False
+    failed: str = ""
+
+    @property
+    def said(self) -> str:
+        """The answer without its ``<think>`` parts."""
+        return after_thinking(self.text).strip()
+
 
 class Finished:
-    """JSON lines that are only added to, each under the key of what it answers. One process at a time adds to a file.
+    """JSON lines that are only added to, each under the key of its content. One process at a time adds to a file.
 
-    Whatever changes the answer is in the key, so nothing here is ever stale; a later run takes what it needs.
+    Everything that changes an answer is in its key, so no line is ever stale; a later run takes those that it needs.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read what is there; the half line of a process that was killed is cut off.
+        """Read the file; the half line of a process that was killed is cut off.
 
         Raises:
             ValueError: the file holds a line that isn't ours.
@@ -50,126 +77,35 @@ class Finished:
                 ) from error
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What was finished under a key."""
+        """Return the row under a key."""
         return self._rows.get(key)
 
     def rows(self) -> list[dict[str, Any]]:
-        """All that was finished, by earlier runs too."""
+        """Return all rows, those of earlier runs too."""
         return list(self._rows.values())
 
     def add(self, key: str, **row: Any) -> dict[str, Any]:
-        """Keep finished work, on the disk when this returns."""
+        """Keep finished work; it is on the disk when this returns."""
         kept = {"key": key, **row}
-        disk.append(self.file, _line(kept) + "\n")
+        line = json.dumps(kept, ensure_ascii=False)
+        # Half a character can't be encoded; escaped with a backslash it is JSON's escape for it.
+        disk.append(self.file, line.encode("utf-8", "backslashreplace").decode() + "\n")
         self._rows[key] = kept
         return kept
 
 
-def _line(row: dict[str, Any]) -> str:
-    """A row as readable JSON; escaped where a text holds half a character, which no file can."""
-    line = json.dumps(row, ensure_ascii=False)
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        return json.dumps(row)
-    return line
-
-
 def content_key(*parts: Any) -> str:
-    """A name for content: the first 32 hexadecimal digits of the SHA-256 of its JSON."""
+    """Return a name for content: the first 32 hexadecimal digits of the SHA-256 of its JSON."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
-MARK = "\n[... the middle is left out here ...]\n"
-CHINESE_MARK = "\n[……此处略去中间部分……]\n"
-CLOSE = 0.97  # share of the room from which on we stop looking for a longer document that fits; our choice
-INTERPOLATIONS, HALVINGS = 4, 12  # prompts encoded at most, after the first; our choice, two are common
-WINDOW = 200  # characters around a cut in which a border of units is looked for; a longer word is cut within
-
-
-class Fitted(NamedTuple):
-    """A prompt that fits, and whether its document was shortened for it."""
-
-    prompt: str
-    shortened: bool
-
-
-def fitted(
-    document: str,
-    prompt_of: Callable[[str], str],
-    count: Callable[[str], int],
-    room: int | None,
-    mark: str = MARK,
-) -> Fitted:
-    """The prompt on a document, shortened where ``count`` says that it has more than ``room`` tokens (None: no limit).
-
-    Half of the characters that are kept are at each end, up to borders of words.
-
-    Raises:
-        ValueError: not even the prompt without a document fits.
-    """
-    whole = prompt_of(document)
-    if room is None or (tokens := count(whole)) <= room:
-        return Fitted(whole, False)
-    bare = prompt_of(mark)
-    if (least := count(bare)) > room:
-        raise ValueError(
-            f"a prompt has {least} tokens without its document, and {room} are free for it; give a larger --max_len, "
-            "or a model with a longer context"
-        )
-    return Fitted(_longest(document, prompt_of, count, room, mark, (least, bare), tokens), True)
-
-
-def _longest(
-    document: str,
-    prompt_of: Callable[[str], str],
-    count: Callable[[str], int],
-    room: int,
-    mark: str,
-    fits: tuple[int, str],
-    too_many: int,
-) -> str:
-    """The prompt nearest to ``room`` from below that few encodings find, between a length that fits and one that doesn't."""
-    kept, (tokens, prompt) = 0, fits
-    too_long = len(document)
-    for encoded in range(INTERPOLATIONS + HALVINGS):
-        if tokens >= CLOSE * room or too_long - kept <= 1:
-            break
-        share = (room * (1 + CLOSE) / 2 - tokens) / (too_many - tokens) if encoded < INTERPOLATIONS else 0.5
-        tried = min(max(kept + int((too_long - kept) * share), kept + 1), too_long - 1)
-        shorter = prompt_of(without_middle(document, tried, mark))
-        if (counted := count(shorter)) <= room:
-            kept, tokens, prompt = tried, counted, shorter
-        else:
-            too_long, too_many = tried, counted
-    return prompt
-
-
-def without_middle(text: str, characters: int, mark: str = MARK) -> str:
-    """At most ``characters`` of a text, half of them from each end, with ``mark`` where the middle was."""
-    head = _border(text, characters - characters // 2, up=False)
-    tail = _border(text, len(text) - characters // 2, up=True)
-    return text[:head].rstrip() + mark + text[tail:].lstrip()
-
-
-def _border(text: str, place: int, up: bool) -> int:
-    """The beginning of a unit at a place, or the nearest below or above it."""
-    begin = max(0, place - WINDOW)
-    starts = [begin + unit.start for unit in units(text[begin : place + WINDOW])]
-    if begin:
-        starts = starts[1:]  # the first may be the rest of a word
-    found = [start for start in starts if (start >= place if up else start <= place)]
-    if not found:
-        return place
-    return found[0] if up else found[-1]
-
-
-FAILURES_IN_A_ROW = 20  # ours: an endpoint that fails so often is down
-ROWS_AT_A_TIME = 64  # ours: what a kill can lose of a local model's work
+def answer_of(row: Mapping[str, Any]) -> Answer:
+    """Return the answer that a row of finished work holds."""
+    return Answer(str(row["text"]), bool(row["truncated"]))
 
 
 class Ask(NamedTuple):
-    """One text to be generated. ``sample`` tells several answers to one prompt apart."""
+    """One text to be generated. ``sample`` numbers the answers to one prompt."""
 
     set: str
     item: str
@@ -178,44 +114,25 @@ class Ask(NamedTuple):
     sample: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a model wrote. ``failed`` says why there is none: the infrastructure gave no reply."""
-
-    text: str = ""
-    truncated: bool = False
-    failed: str = ""
-
-    @property
-    def said(self) -> str:
-        """The answer without its ``<think>`` parts."""
-        return after_thinking(self.text).strip()
-
-
-class UnreachableError(OSError):
-    """An endpoint fails every request. What was finished is kept."""
-
-
 def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: int, what: str) -> list[Answer]:
-    """An answer for each ask, in order; those finished before aren't generated again. ``what`` names the progress bar.
+    """Return an answer to each ask, in order; finished ones aren't generated again. ``what`` names the progress bar.
 
-    An ask that the infrastructure fails is answered with ``failed`` set and isn't kept, so that a later run tries again.
-    An answer is as long as its sampling lets it, and the model's room beside the prompt.
+    An ask that the infrastructure fails has an answer with ``failed`` set, which isn't kept, so that a later run tries
+    again. An answer is as long as its sampling allows, and the model's length beside the prompt.
 
     Raises:
         UnreachableError: the endpoint is down.
     """
     asks = [ask._replace(sampling=_within(ask, who)) for ask in asks]
     keys = [content_key(who.fingerprint, ask.prompt, asdict(ask.sampling), ask.sample, seed) for ask in asks]
-    answers = {key: _answer(row) for key in keys if (row := finished.get(key))}
+    answers = {key: answer_of(row) for key in keys if (row := finished.get(key))}
     missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in answers}
     if missing:
-        order = sorted(
-            missing, key=lambda key: len(missing[key].prompt)
-        )  # local batches hold prompts of similar length
+        # Prompts of similar length come together, as local models generate in batches.
+        order = sorted(missing, key=lambda key: len(missing[key].prompt))
         requests = [Request(missing[key].prompt, f"{seed}/{key}", missing[key].sampling) for key in order]
-        bar = tqdm(desc=what, total=len(keys), initial=len(keys) - len(missing), unit="text", dynamic_ncols=True)
-        with bar:
+        known = len(keys) - len(missing)
+        with tqdm(desc=what, total=len(keys), initial=known, unit="text", dynamic_ncols=True) as bar:
             for i, reply in as_answered(who.engine, requests, who.name, len(requests), len(answers)):
                 answers[order[i]] = _kept(reply, order[i], missing[order[i]], who, finished)
                 bar.update()
@@ -223,49 +140,44 @@ def answer_all(who: Contestant, asks: Sequence[Ask], finished: Finished, seed: i
 
 
 def _within(ask: Ask, who: Contestant) -> Sampling:
-    """An ask's sampling, no longer than the contestant may answer. A prompt that fills its room still gets one token."""
-    longest = ask.sampling.max_new_tokens
+    """Return an ask's sampling, no longer than the contestant may answer: one token where the prompt leaves none."""
+    longest = [ask.sampling.max_new_tokens]
     if who.max_new_tokens is not None:
-        longest = min(longest, who.max_new_tokens)
+        longest.append(who.max_new_tokens)
     if who.max_len is not None:
-        longest = min(longest, max(1, who.max_len - who.reader.count_tokens(ask.prompt, ask.sampling.prefill)))
-    return replace(ask.sampling, max_new_tokens=longest)
+        longest.append(max(1, who.max_len - who.reader.count_tokens(ask.prompt, ask.sampling.prefill)))
+    return replace(ask.sampling, max_new_tokens=min(longest))
 
 
 def _kept(reply: Reply | Failed, key: str, ask: Ask, who: Contestant, finished: Finished) -> Answer:
     if isinstance(reply, Failed):
         return Answer(failed=reply.reason)
-    return _answer(
-        finished.add(
-            key,
-            who=who.role,
-            model=who.name,
-            set=ask.set,
-            item=ask.item,
-            sample=ask.sample,
-            text=who.opening + reply.text,
-            truncated=reply.truncated,
-            usage=reply.usage,
-        )
+    row = finished.add(
+        key,
+        who=who.role,
+        model=who.name,
+        set=ask.set,
+        item=ask.item,
+        sample=ask.sample,
+        text=who.opening + reply.text,
+        truncated=reply.truncated,
+        usage=reply.usage,
     )
-
-
-def _answer(row: dict[str, object]) -> Answer:
-    return Answer(str(row["text"]), bool(row["truncated"]))
+    return answer_of(row)
 
 
 def as_answered(
     engine: Engine, requests: Iterable[Request], name: str, expected: int, before: int = 0
 ) -> Iterator[tuple[int, Reply | Failed]]:
-    """Each request's place and its answer, as they come.
+    """Yield each request's place and its answer, as they come.
 
-    ``expected``: how many requests there may be; ``before``: how many beside them were answered, by earlier runs too.
+    ``expected``: how many requests there may be; ``before``: how many others were answered, by earlier runs too.
 
     A request that is refused for its own sake, such as a prompt too long, is no sign of an endpoint that is down, unless
-    it never answered any. Once it seems down nothing more is sent, but what is under way is waited for and yielded.
+    the endpoint never answered any. Once it seems down nothing more is sent, but requests under way are waited for.
 
     Raises:
-        UnreachableError: ``FAILURES_IN_A_ROW`` requests failed one after another, or all that were ever wanted.
+        UnreachableError: ``FAILURES_IN_A_ROW`` requests failed one after another, or all that there ever were.
     """
     failures, answered, down = 0, before > 0, ""
 
@@ -292,6 +204,70 @@ def _streamed(engine: Engine, requests: Iterator[Request]) -> Iterator[tuple[int
         yield from engine.as_answered(requests)
         return
     numbered = enumerate(requests)
-    while taken := list(islice(numbered, ROWS_AT_A_TIME)):
-        replies = engine.generate([request for _, request in taken])
-        yield from zip((i for i, _ in taken), replies, strict=True)
+    while batch := list(islice(numbered, ROWS_AT_A_TIME)):
+        replies = engine.generate([request for _, request in batch])
+        yield from zip((i for i, _ in batch), replies, strict=True)
+
+
+class Fitted(NamedTuple):
+    """A prompt that fits, and whether its document was shortened for it."""
+
+    prompt: str
+    shortened: bool
+
+
+def fitted(
+    document: str,
+    prompt_of: Callable[[str], str],
+    count: Callable[[str], int],
+    room: int | None,
+    mark: str = MARK,
+) -> Fitted:
+    """Return the prompt on a document, which loses its middle where ``count`` finds more than ``room`` tokens (None: no limit).
+
+    Half of the characters that are kept are at each end, up to borders of words.
+
+    Raises:
+        ValueError: not even the prompt without a document fits.
+    """
+    whole = prompt_of(document)
+    if room is None or (too_many := count(whole)) <= room:
+        return Fitted(whole, False)
+    prompt = prompt_of(mark)
+    if (tokens := count(prompt)) > room:
+        raise ValueError(
+            f"a prompt has {tokens} tokens without its document, and {room} are free for it; give a larger --max_len, "
+            "or a model with a longer context"
+        )
+    # Narrow down the characters to keep, between a number that fits and one that doesn't: first by the
+    # tokens counted at both, then by halves. Few prompts are encoded, as encoding takes long.
+    kept, too_long = 0, len(document)
+    for encoded in range(INTERPOLATIONS + HALVINGS):
+        if tokens >= CLOSE * room or too_long - kept <= 1:
+            break
+        share = (room * (1 + CLOSE) / 2 - tokens) / (too_many - tokens) if encoded < INTERPOLATIONS else 0.5
+        characters = min(max(kept + int((too_long - kept) * share), kept + 1), too_long - 1)
+        shorter = prompt_of(without_middle(document, characters, mark))
+        if (counted := count(shorter)) <= room:
+            kept, tokens, prompt = characters, counted, shorter
+        else:
+            too_long, too_many = characters, counted
+    return Fitted(prompt, True)
+
+
+def without_middle(text: str, characters: int, mark: str = MARK) -> str:
+    """Return at most ``characters`` of a text, half of them from each end, with ``mark`` where the middle was."""
+    head = _border(text, characters - characters // 2, up=False)
+    tail = _border(text, len(text) - characters // 2, up=True)
+    return text[:head].rstrip() + mark + text[tail:].lstrip()
+
+
+def _border(text: str, place: int, up: bool) -> int:
+    """Return the beginning of a unit at a place, or the nearest below or above it; the place itself in a long word."""
+    begin = max(0, place - WINDOW)
+    starts = [begin + unit.start for unit in units(text[begin : place + WINDOW])]
+    if begin:
+        starts = starts[1:]  # the first may be the rest of a word
+    if up:
+        return next((start for start in starts if start >= place), place)
+    return next((start for start in reversed(starts) if start <= place), place)

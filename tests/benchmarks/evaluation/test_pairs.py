@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.evaluation.intervals import mean
-from benchmarks.evaluation.pairs import BASE, MODEL, WORTH, Pair, at_equal_length, compare, judged, scores, unasked
+from benchmarks.evaluation.pairs import BASE, MODEL, SHARE, Pair, at_equal_length, compare, judged, scores, unasked
 from benchmarks.evaluation.questions import TIE, comparison, read_comparison
 from tests.benchmarks.evaluation.scripted_judges import JudgeByRule, judge_at, noisy, texts_of
 from tests.chat_server import Answer, says
@@ -173,7 +173,7 @@ def self_play(seeds: int) -> tuple[int, list[float]]:
     held, rates = 0, []
     for seed in range(seeds):
         found = outcomes(samples(seed, 60), noisy(seed, bias=1.5, quality=quality))
-        interval = mean([WORTH[outcome.winner] for outcome in found], seed)
+        interval = mean([SHARE[outcome.winner] for outcome in found], seed)
         held += interval.low <= 0.5 <= interval.high
         rates.append(interval.value)
     return held, rates
