@@ -19,6 +19,7 @@ from trainers.prompt_budget import PromptBudget, fit_votes
 
 RETRIES = 2  # how often a game is played again from the same deal when the infrastructure failed; our choice
 T = TypeVar("T")
+R = TypeVar("R")
 Replies = Mapping[Stage, Mapping[Seat, Reply]]
 Generate = Callable[[Request], Awaitable[Reply | Failed]]
 """One reply from an engine that batches by itself what is asked at the same time."""
@@ -56,7 +57,7 @@ class Question(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What came of some games: those that were played, in order, and those that failed too often, with the reason."""
+    """The games that were played, in order, and those that failed too often, with the reason."""
 
     played: list[Played]
     failures: list[tuple[Game, str]]
@@ -86,10 +87,6 @@ class SeatPolicies:
         return PromptBudget(list(engines.values()), self.sampling, self.max_len)
 
 
-Turn = list[Question] | Played | Failed
-"""Where a game stands: it asks, it is over, or the infrastructure failed it."""
-
-
 def play_games(
     games: Sequence[Game], budget: PromptBudget
 ) -> Generator[list[Question], Sequence[Reply | Failed], Answered]:
@@ -101,11 +98,12 @@ def play_games(
     failures = [(game, "") for game in games]
     for _ in range(1 + RETRIES):
         tries = [(game, play_once(game, budget)) for game, _ in failures]
-        states: list[Turn] = [next(turns) for _, turns in tries]
+        states = [sent(turns, None) for _, turns in tries]
         while questions := [question for state in states if isinstance(state, list) for question in state]:
             answers = iter((yield questions))
+            # every game takes its own answers, in order, and then asks on, is over, or has failed
             states = [
-                _sent(turns, [next(answers) for _ in state]) if isinstance(state, list) else state
+                sent(turns, [next(answers) for _ in state]) if isinstance(state, list) else state
                 for (_, turns), state in zip(tries, states, strict=True)
             ]
         failures = []
@@ -146,15 +144,19 @@ def play_once(game: Game, budget: PromptBudget) -> Generator[list[Question], Seq
     return Played(env.game, replies)
 
 
-def _sent(turns: Generator[list[Question], Sequence[Reply | Failed], Played | Failed], answers: list[Any]) -> Turn:
+def sent(
+    turns: Generator[list[Question], Sequence[Reply | Failed], R], answers: Sequence[Reply | Failed] | None
+) -> list[Question] | R:
+    """Send answers (None to begin) and return the next questions, or the generator's result at its end."""
     try:
-        return turns.send(answers)
+        return turns.send(answers)  # type: ignore[arg-type] # a generator begins with None
     except StopIteration as end:
-        return end.value
+        result: R = end.value
+        return result
 
 
 def requests_of(game: Game, stage: Stage, sampling: Sampling) -> dict[Seat, Request]:
-    """The request of each seat that acts in ``stage`` of a game, as it is made while the game is played."""
+    """Return the request of each seat that acts in ``stage``, as it is made while the game is played."""
     return {seat: _request(game, stage, seat, prompt, sampling) for seat, prompt in observe(game, stage).items()}
 
 
@@ -173,20 +175,15 @@ def rollout(
         GamesFailedError: games failed, and there is no ``on_failure``.
     """
     turns = play_games(games, seats.budget)
-    answers: list[Reply | Failed] | None = None
-    while True:
-        try:
-            questions = turns.send(answers)  # type: ignore[arg-type] # None begins
-        except StopIteration as end:
-            answered: Answered = end.value
-            break
-        answers = answer_in_batches(questions, seats)
-    if answered.failures and on_failure is None:
-        raise GamesFailedError(answered.failures)
-    for game, reason in answered.failures:
+    state = sent(turns, None)
+    while isinstance(state, list):
+        state = sent(turns, answer_in_batches(state, seats))
+    if state.failures and on_failure is None:
+        raise GamesFailedError(state.failures)
+    for game, reason in state.failures:
         if on_failure is not None:
             on_failure(game, reason)
-    return answered.played
+    return state.played
 
 
 def answer_in_batches(questions: Sequence[Question], seats: SeatPolicies) -> list[Reply | Failed]:
@@ -209,17 +206,12 @@ async def play_game(game: Game, budget: PromptBudget, generate: Generate) -> Pla
         GamesFailedError: the infrastructure failed it too often.
     """
     turns = play_games([game], budget)
-    answers: list[Reply | Failed] | None = None
-    while True:
-        try:
-            questions = turns.send(answers)  # type: ignore[arg-type] # None begins
-        except StopIteration as end:
-            answered: Answered = end.value
-            break
-        answers = await together(_asked(generate, question.request) for question in questions)
-    if answered.failures:
-        raise GamesFailedError(answered.failures)
-    return answered.played[0]
+    state = sent(turns, None)
+    while isinstance(state, list):
+        state = sent(turns, await together(_asked(generate, question.request) for question in state))
+    if state.failures:
+        raise GamesFailedError(state.failures)
+    return state.played[0]
 
 
 async def _asked(generate: Generate, request: Request) -> Reply | Failed:

@@ -17,7 +17,7 @@ from spy_env.seats import ROLES
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.players import ScriptedEngine
 from trainers.prompt_budget import deal_to_fit
-from trainers.rollout import SeatPolicies, answer_in_batches, play_once
+from trainers.rollout import SeatPolicies, answer_in_batches, play_once, sent
 from trainers.settings import from_dict
 
 MAX_SEATS = 100  # players or referees of a game that a client may ask for; our choice, far above any published one
@@ -73,15 +73,10 @@ class SeatGame:
 
 def _after_stage(game: Game, seats: SeatPolicies) -> Game:
     turns = play_once(game, seats.budget)
-    try:
-        (*_, question) = turns.send(answer_in_batches(next(turns), seats))
-        return question.game  # as its prompts of the next stage are written
-    except StopIteration as end:
-        if isinstance(end.value, Failed):
-            raise OpponentsFailedError(
-                f"{end.value.reason}; nothing was scored, send the same again to go on"
-            ) from None
-        return end.value.game
+    state = sent(turns, answer_in_batches(next(turns), seats))
+    if isinstance(state, Failed):
+        raise OpponentsFailedError(f"{state.reason}; nothing was scored, send the same again to go on")
+    return state[0].game if isinstance(state, list) else state.game  # the next stage's prompts fit their budget
 
 
 @dataclass(frozen=True, slots=True)
