@@ -1,4 +1,4 @@
-"""``spyrl eval``: who is evaluated, and the order of work."""
+"""``spyrl eval``: generate with each model in turn, then score suite by suite, each on disk as soon as it is done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 class Suite(Protocol):
-    """What a suite's module holds."""
+    """The names in a suite's module."""
 
     NAME: str
     SETS: tuple[str, ...]
@@ -40,19 +40,20 @@ class Suite(Protocol):
         """Read and check the data."""
 
     def calls(self, run: Run, items: Any, against: bool, judged: bool) -> Calls:
-        """How much would be asked for."""
+        """Count the texts and questions to be asked for."""
 
     def generate(self, run: Run, items: Any, who: Contestant) -> Any:
-        """Everything a contestant must write."""
+        """Generate everything that a contestant must write."""
 
     def score(self, run: Run, items: Any, answers: dict[str, Any], judge: Judge | None) -> Results:
-        """The numbers."""
+        """Compute the numbers."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Evaluate a model on the published tasks."""
     args = parser().parse_args(argv)
-    suites = [_suite(name) for name in (SUITES if args.suite == "all" else (args.suite,))]
+    names = SUITES if args.suite == "all" else (args.suite,)
+    suites: list[Suite] = [_suite(name) for name in names]
     run, settings = run_of(args, [name for suite in suites for name in suite.SETS]), judge_settings_of(args)
     if args.suite == "all":
         suites = [suite for suite in suites if _has_data(suite, run)]
@@ -72,39 +73,55 @@ def main(argv: Sequence[str]) -> int:
         try:
             missing = _score(suites, run, items, _generated(suites, run, items, contestants), judge, about)
         except KeyboardInterrupt:
-            run.say("stopped; what was finished is kept, and the same command goes on from here")
+            run.say("stopped; everything finished is kept, and the same command goes on from here")
             raise
     if missing:
         run.say(
             f"answers of {' and '.join(missing)} could not be had and are left out of the numbers (counted there as failed); the "
-            "same command asks for them again. What an endpoint refuses as too long fits with --max_len"
+            "same command asks for them again. Where an endpoint refuses prompts as too long, give a smaller --max_len"
         )
     return 1 if missing else 0
 
 
-def _suite(name: str) -> Suite:
-    module: Any = importlib.import_module(f"benchmarks.evaluation.{name}")
-    return module
+def _suite(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.evaluation.{name}")
 
 
 def _has_data(suite: Suite, run: Run) -> bool:
-    """Whether there is anything for a suite; ``all`` says which it leaves out."""
-    wanted = run.chosen(suite.SETS)
+    """Return whether there is data for a suite; say which suite is left out, and why."""
+    sets = run.chosen(suite.SETS)
     if suite.NAME == "alignment" and (run.games or set(run.tasks) - set(Run.TASKS)):
         return True
-    if not wanted:
+    if not sets:
         run.say(f"{suite.NAME} is left out: none of its sets is named")
-    elif run.data and not any(file_of(name, run.data) for name in wanted):
-        run.say(f"{suite.NAME} is left out: {run.data} has a file for none of {list(wanted)}")
-    else:
-        return True
-    return False
+        return False
+    if run.data and not any(file_of(name, run.data) for name in sets):
+        run.say(f"{suite.NAME} is left out: {run.data} has a file for none of {list(sets)}")
+        return False
+    return True
+
+
+def _contestants(args: argparse.Namespace) -> list[Contestant]:
+    """Return the model, and the base where there is one. A model against itself writes other samples as the base."""
+    loading = loading_of(args)
+    names = {"model": args.model, "base": args.base} if args.model else {}
+    contestants = [contestant(role, name, loading) for role, name in names.items() if name]
+    if len({who.fingerprint for who in contestants}) < len(contestants):
+        contestants[1].fingerprint += " (as the base)"
+    return contestants
+
+
+def _say_plan(suites: Sequence[Suite], run: Run, items: Mapping[str, Any], args: argparse.Namespace) -> None:
+    for suite in suites:
+        calls = suite.calls(run, items[suite.NAME], bool(args.base), bool(args.judge))
+        each = " of each model" if args.base and suite.NAME != "alignment" else ""  # a base plays no games
+        run.say(f"{suite.NAME}: {calls.texts} texts{each}, at most {calls.questions} questions to the judge")
 
 
 def _generated(
     suites: Sequence[Suite], run: Run, items: Mapping[str, Any], contestants: Sequence[Contestant]
 ) -> dict[str, dict[str, Any]]:
-    """Everything written, by suite and role; one model is in memory at a time."""
+    """Return the generated texts by suite and role; one model is in memory at a time."""
     answers: dict[str, dict[str, Any]] = {suite.NAME: {} for suite in suites}
     for who in contestants:
         for suite in suites:
@@ -121,38 +138,40 @@ def _score(
     judge: Judge | None,
     about: Mapping[str, Any],
 ) -> list[str]:
-    """Each suite's numbers, on disk as soon as it has them. Returns the suites that lack answers which couldn't be had.
+    """Score suite by suite; return the names of those that lack answers.
 
     Raises:
-        UnreachableError, CostCapError: the judge's, once every suite has what needs no judge.
+        UnreachableError, CostCapError: the judge's, once every suite has the numbers that need no judge.
     """
     missing, stopped = [], None
     for suite in suites:
-        mine = (run, items[suite.NAME], answers[suite.NAME])
+        texts = (run, items[suite.NAME], answers[suite.NAME])
         try:
-            results = suite.score(*mine, None if stopped else judge)
+            results = suite.score(*texts, None if stopped else judge)
         except (UnreachableError, CostCapError) as error:
             stopped = error
-            results = suite.score(*mine, None)
+            results = suite.score(*texts, None)
         notes = [*_lengths(about), *([f"the judge's numbers are missing: {stopped}"] if stopped else [])]
         results = replace(results, notes=[*notes, *results.notes])
-        folder = run.output / suite.NAME
-        told = {**about, "judging": judge.about()} if judge else about
-        write_results(results, folder, told)
-        table = tables.markdown(results, told)
-        disk.write_whole(folder / "table.md", table)
-        plots.draw(results, folder, run.say)
-        print(f"\n{table}")
-        print(f"report: {report.write_report(run.output)}")
-        if any("failed" in what for score in results.scores for what in score.counts):
+        _write(results, run, {**about, "judging": judge.about()} if judge else about)
+        if any("failed" in reason for score in results.scores for reason in score.counts):
             missing.append(suite.NAME)
     if stopped:
         raise stopped
     return missing
 
 
+def _write(results: Results, run: Run, about: Mapping[str, Any]) -> None:
+    folder = run.output / results.suite
+    table = tables.markdown(results, about)
+    write_results(results, folder, about)
+    disk.write_whole(folder / "table.md", table)
+    plots.draw(results, folder, run.say)
+    print(f"\n{table}\nreport: {report.write_report(run.output)}")
+
+
 def _lengths(about: Mapping[str, Any]) -> list[str]:
-    """What bounds texts beside the protocol."""
+    """Return notes on the bounds of texts beside the protocol's."""
     notes = [f"every answer is cut at {cut} new tokens (--max_new_tokens)"] if (cut := about["max_new_tokens"]) else []
     for role in ("model", "base"):
         if about[role] and (longest := about[role]["max_len"]):
@@ -160,24 +179,10 @@ def _lengths(about: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _contestants(args: argparse.Namespace) -> list[Contestant]:
-    """The model, and the base where there is one. A model against itself writes other samples as the base."""
-    if not args.model:
-        return []
-    loading = loading_of(args)
-    named = {"model": args.model, "base": args.base}
-    found = [contestant(role, name, loading) for role, name in named.items() if name]
-    for one in found:
-        one.max_new_tokens = args.max_new_tokens
-    if len({one.fingerprint for one in found}) < len(found):
-        found[1].fingerprint += " (as the base)"
-    return found
-
-
 def _about(
     args: argparse.Namespace, contestants: Sequence[Contestant], settings: JudgeSettings | None
 ) -> dict[str, Any]:
-    """What ``results.json`` says about the run beside its numbers; no keys of endpoints."""
+    """Return what ``results.json`` holds on the run beside its numbers; no keys of endpoints."""
     who = {one.role: {"name": one.name, "fingerprint": one.fingerprint, "max_len": one.max_len} for one in contestants}
     return {
         "model": who.get("model"),
@@ -194,13 +199,11 @@ def _about(
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "platform": sys.platform}
+    versions = {"python": platform.python_version(), "platform": sys.platform}
     for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 @contextmanager
@@ -222,27 +225,19 @@ def _alone_in(output: Path) -> Iterator[None]:
 
 
 def _keep_to_one_model(output: Path, about: Mapping[str, Any]) -> None:
-    """A folder's report is about one model and base.
+    """Keep the fingerprints in ``eval.json``: a folder's report is about one model and base.
 
     Raises:
-        ValueError: the folder holds another's.
+        ValueError: the folder holds another's results.
     """
     file = output / "eval.json"
-    now = {role: about[role] and about[role]["fingerprint"] for role in ("model", "base")}
-    if file.exists():
-        then = json.loads(file.read_text(encoding="utf-8"))
-        for role, fingerprint in now.items():
-            if fingerprint and then.get(role) and then[role] != fingerprint:
-                raise ValueError(
-                    f"{output} holds results of another {role} ({then[role]}, now {fingerprint}); give another --output"
-                )
-        now = {role: fingerprint or then.get(role) for role, fingerprint in now.items()}
-    output.mkdir(parents=True, exist_ok=True)
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    now = {}
+    for role in ("model", "base"):
+        fingerprint, earlier = about[role] and about[role]["fingerprint"], before.get(role)
+        if fingerprint and earlier and earlier != fingerprint:
+            raise ValueError(
+                f"{output} holds results of another {role} ({earlier}, now {fingerprint}); give another --output"
+            )
+        now[role] = fingerprint or earlier
     disk.write_whole(file, json.dumps(now, indent=2) + "\n")
-
-
-def _say_plan(suites: Sequence[Suite], run: Run, items: Mapping[str, Any], args: argparse.Namespace) -> None:
-    for suite in suites:
-        calls = suite.calls(run, items[suite.NAME], bool(args.base), bool(args.judge))
-        each = " of each model" if args.base and suite.NAME != "alignment" else ""  # a base plays no games
-        run.say(f"{suite.NAME}: {calls.texts} texts{each}, at most {calls.questions} questions to the judge")

@@ -17,31 +17,27 @@ from trainers.engines.endpoint import EndpointEngine
 # http://host:port/path:model; what follows the host's colon is its port
 _URL_AND_MODEL = re.compile(r"(https?://(?:\[[^\]]+\]|[^/:#\[]+)(?::\d++(?=[/:#]|$))?+(?:/[^:#]*+)?+)[:#](.+)")
 LONGEST = 16384  # prompt + reply in tokens, as published; shorter where the model is
-BYTES_A_TOKEN = 3  # our guess for an endpoint, which tells no token counts: rather too many tokens than too few
+BYTES_A_TOKEN = 3  # our guess for an endpoint, which counts no tokens: rather too many tokens than too few
 WEIGHTS = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 
 
 @dataclass(slots=True)
 class Contestant:
-    """A model that answers. ``fingerprint`` changes with its weights and engine; ``max_len`` is prompt + reply in tokens, or None.
-
-    ``max_new_tokens`` bounds every answer below its protocol's length, for trying things out; None doesn't. ``opening``:
-    what the chat template has begun the answer with, such as ``<think>``; else unfinished thinking would pass for an answer.
-    """
+    """A model that answers."""
 
     role: str  # "model" or "base"
     name: str
-    fingerprint: str
+    fingerprint: str  # changes with the weights and the engine
     reader: Reader
-    max_len: int | None
+    max_len: int | None  # prompt + reply in tokens
     load: Callable[[], Engine]
-    max_new_tokens: int | None = None
-    opening: str = ""
+    max_new_tokens: int | None = None  # cuts answers below their protocol's length, for trying things out
+    opening: str = ""  # the chat template began the answer with it: a <think> that would else go unseen
     _engine: Engine | None = field(default=None, repr=False)
 
     @property
     def engine(self) -> Engine:
-        """What generates; loaded on first use."""
+        """The engine, loaded on first use."""
         if self._engine is None:
             self._engine = self.load()
         return self._engine
@@ -55,29 +51,22 @@ class EstimatedReader:
     """Token counts guessed from bytes, for an endpoint whose tokenizer isn't known."""
 
     def count_tokens(self, prompt: str, prefill: str) -> int:
-        """About the length of a prompt; rather too long."""
+        """Return about the length of a prompt; rather too long."""
         return -(-len(prompt.encode()) // BYTES_A_TOKEN)
 
 
-def url_and_model(text: str) -> tuple[str, str] | None:
-    """An endpoint's address and model from ``URL:model``, ``URL#model`` or ``endpoint:URL#model``; None where it is none.
+@dataclass(frozen=True, slots=True)
+class _EncodedReader:
+    encoder: Any
 
-    Raises:
-        ValueError: an address without a model.
-    """
-    address = text.removeprefix("endpoint:")
-    if not address.startswith(("http://", "https://")):
-        return None
-    if not (found := _URL_AND_MODEL.fullmatch(address)):
-        raise ValueError(
-            f"endpoint {text!r} names no model; write URL:model, such as http://localhost:8000/v1:my-model"
-        )
-    return found[1], found[2]
+    def count_tokens(self, prompt: str, prefill: str) -> int:
+        """Return the prompt's length in tokens, chat template and prefill included."""
+        return len(self.encoder.encode(prompt, prefill))
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """How models are loaded, as flags give it."""
+    """How models are loaded and asked, as flags give it."""
 
     engine: str = "transformers"
     max_len: int | None = None
@@ -86,31 +75,48 @@ class Loading:
     timeout: float = 600.0  # seconds for one request to an endpoint
     template_options: dict[str, Any] = field(default_factory=dict)
     gpu_memory_utilization: float = 0.9
+    max_new_tokens: int | None = None
 
 
 def contestant(role: str, name: str, loading: Loading) -> Contestant:
-    """The model that a flag names: a folder, a hub id, ``smollm2-135m``, or an endpoint.
+    """Return the model that a flag names: a folder, a hub id, ``smollm2-135m``, or an endpoint.
 
     Raises:
         ValueError: there is no such model.
     """
+    options = loading.template_options
+    suffix = f" {options}" if options else ""
     if endpoint := url_and_model(name):
         url, model = endpoint
-        key, options = os.environ.get("OPENAI_API_KEY", "none"), loading.template_options
-        return Contestant(
-            role,
-            name,
-            f"{url}#{model}" + (f" {options}" if options else ""),
-            EstimatedReader(),
-            loading.max_len,
-            lambda: EndpointEngine(
+        key = os.environ.get("OPENAI_API_KEY", "none")
+
+        def load() -> Engine:
+            return EndpointEngine(
                 url, model, key, loading.timeout, concurrency=loading.concurrency, template_options=options
-            ),
+            )
+
+        identity = f"{url}#{model}{suffix}"
+        return Contestant(role, name, identity, EstimatedReader(), loading.max_len, load, loading.max_new_tokens)
+    return _local(role, name, loading, suffix)
+
+
+def url_and_model(text: str) -> tuple[str, str] | None:
+    """Return an endpoint's address and model from ``URL:model``, ``URL#model`` or ``endpoint:URL#model``; None for other names.
+
+    Raises:
+        ValueError: an address without a model.
+    """
+    address = text.removeprefix("endpoint:")
+    if not address.startswith(("http://", "https://")):
+        return None
+    if not (parts := _URL_AND_MODEL.fullmatch(address)):
+        raise ValueError(
+            f"endpoint {text!r} names no model; write URL:model, such as http://localhost:8000/v1:my-model"
         )
-    return _local(role, name, loading)
+    return parts[1], parts[2]
 
 
-def _local(role: str, name: str, loading: Loading) -> Contestant:
+def _local(role: str, name: str, loading: Loading, suffix: str) -> Contestant:
     from transformers import AutoConfig, AutoTokenizer
 
     from trainers.engines.encoder import Encoder
@@ -125,42 +131,27 @@ def _local(role: str, name: str, loading: Loading) -> Contestant:
             f"no model at {name!r} ({error}); give a transformers folder, a hub id or URL:model"
         ) from error
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or loading.max_len or LONGEST
-    if loading.max_len and loading.max_len > positions:
-        raise ValueError(
-            f"--max_len is {loading.max_len}, and {name} has positions for {positions} tokens; give no more"
-        )
-    encoder = Encoder(tokenizer, loading.template_options)
     max_len = loading.max_len or min(LONGEST, positions)
+    if max_len > positions:
+        raise ValueError(f"--max_len is {max_len}, and {name} has positions for {positions} tokens; give no more")
+    if loading.engine != "transformers":
+        suffix += f" by {loading.engine}"  # whose greedy texts differ, too
+    encoder = Encoder(tokenizer, loading.template_options)
+    beginning: str = encoder.tokenizer.decode(encoder.encode("?"), skip_special_tokens=False)
     return Contestant(
         role,
         name,
-        fingerprint(folder, getattr(config, "_commit_hash", None))
-        + (f" {loading.template_options}" if loading.template_options else "")
-        + (f" by {loading.engine}" if loading.engine != "transformers" else ""),  # whose greedy texts differ, too
+        fingerprint(folder, getattr(config, "_commit_hash", None)) + suffix,
         _EncodedReader(encoder),
         max_len,
         lambda: _engine(folder, encoder, max_len, loading),
-        opening=_opening(encoder),
+        loading.max_new_tokens,
+        opening="<think>" if beginning.rstrip().endswith("<think>") else "",
     )
 
 
-def _opening(encoder: Any) -> str:
-    """What the chat template puts into the answer: an opened ``<think>``, or nothing that matters here."""
-    prompt: str = encoder.tokenizer.decode(encoder.encode("?"), skip_special_tokens=False)
-    return "<think>" if prompt.rstrip().endswith("<think>") else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _EncodedReader:
-    encoder: Any
-
-    def count_tokens(self, prompt: str, prefill: str) -> int:
-        """The prompt's length in tokens, chat template and prefill included."""
-        return len(self.encoder.encode(prompt, prefill))
-
-
 def fingerprint(folder: str, commit: str | None) -> str:
-    """What tells two models apart: a hub's commit, or the SHA-256 of the files in a folder."""
+    """Return a name for a model's content: a hub's commit, or the SHA-256 of the files in a folder."""
     if not Path(folder).is_dir():
         return f"{folder}@{commit or 'unknown'}"
     digest = hashlib.sha256()
@@ -181,12 +172,11 @@ def _engine(folder: str, encoder: Any, max_len: int, loading: Loading) -> Engine
     from trainers.engines.encoder import end_tokens
     from trainers.engines.vllm import VllmEngine
 
-    on_gpu = torch.cuda.is_available()
     return VllmEngine(
         folder,
         encoder,
         end_tokens(SimpleNamespace(generation_config=_generation_config(folder)), encoder.tokenizer),
-        dtype=torch.bfloat16 if on_gpu else torch.float32,
+        dtype=torch.bfloat16 if torch.cuda.is_available() else torch.float32,
         max_len=max_len,
         rows=loading.rows,
         gpu_memory_utilization=loading.gpu_memory_utilization,

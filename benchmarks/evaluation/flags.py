@@ -1,4 +1,4 @@
-"""The flags of ``spyrl eval``, what they come to, and what every suite reads of them."""
+"""The flags of ``spyrl eval``, the settings they make, and the ones that every suite reads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from benchmarks.evaluation.contestants import Loading, url_and_model
 from benchmarks.evaluation.judge import JudgeSettings
 from trainers.corpus import Say
+
+SUITES = ("reasoning", "summarization", "creative_writing", "alignment")
+SAMPLES = Path(__file__).with_name("samples")  # two invented items of each data set
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +33,17 @@ class Run:
     say: Say = field(default=print, compare=False)
 
     def chosen(self, sets: tuple[str, ...]) -> tuple[str, ...]:
-        """Which of a suite's data sets are wanted."""
+        """Return those of a suite's data sets that are to be evaluated."""
         return tuple(name for name in sets if not self.sets or name in self.sets)
 
 
 class Calls(NamedTuple):
-    """What a suite would ask for: texts of each contestant, and questions to the judge."""
+    """How much a suite would ask for: texts of each contestant, and questions to the judge."""
 
     texts: int
     questions: int
 
 
-SUITES = ("reasoning", "summarization", "creative_writing", "alignment")
-SAMPLES = Path(__file__).with_name("samples")  # two invented items of each data set
 DESCRIPTION = """Evaluate a model on the published tasks, by named protocols.
 
   reasoning         GSM8K, MATH-500, AIME 24 and 25, Minerva, MMLU-Pro, GPQA-Diamond, through lm-evaluation-harness
@@ -51,100 +52,107 @@ DESCRIPTION = """Evaluate a model on the published tasks, by named protocols.
   alignment         do the votes of games mean quality? Plays games, or reads saved ones
   all               all of these, and one page of tables and plots
 
-Whatever was generated or judged is kept in the output folder, and the same command goes on where it was stopped."""
+Every text and verdict is kept in the output folder, and the same command goes on where it was stopped."""
+NAMED = "transformers folder, hub id, smollm2-135m, or URL:model of an OpenAI-compatible endpoint (key: OPENAI_API_KEY)"
+FLAGS: dict[str, dict[str, dict[str, Any]]] = {
+    "who is evaluated": {
+        "--model": {"help": NAMED},
+        "--base": {"help": "the model to compare with, named likewise; usually the one before training"},
+        "--engine": {"choices": ("transformers", "vllm"), "default": "transformers", "help": "of local models"},
+        "--max_len": {"type": int, "help": "prompt + reply in tokens; default: the model's, at most 16384"},
+        "--max_new_tokens": {
+            "type": int,
+            "help": "cut every answer here, for a quick try; not the protocols' length",
+        },
+        "--batch_size": {"type": int, "default": 32, "help": "replies that a local model generates at a time"},
+        "--chat_template_kwargs": {"default": "{}", "help": 'JSON, such as {"enable_thinking": false}'},
+        "--gpu_memory_utilization": {"type": float, "default": 0.9, "help": "of vLLM"},
+        "--concurrency": {"type": int, "default": 16, "help": "requests to a model's endpoint at a time"},
+        "--timeout": {"type": float, "default": 600.0, "help": "seconds for one of them"},
+    },
+    "on what": {
+        "--data": {
+            "help": "folder of JSONL files, one per data set, instead of the hub; 'samples': two invented items each"
+        },
+        "--sets": {"nargs": "+", "default": (), "metavar": "SET", "help": "only these data sets of the suite"},
+        "--limit": {
+            "type": int,
+            "help": "items of each data set, drawn by the seed; games of each task, of saved ones the first",
+        },
+        "--seed": {"type": int, "default": 0},
+        "--aime_samples": {
+            "type": int,
+            "default": 16,
+            "metavar": "K",
+            "help": "answers to each AIME problem; the score is their mean",
+        },
+        "--tasks": {"nargs": "+", "default": Run.TASKS, "metavar": "TASK", "help": "of the alignment study"},
+        "--games": {
+            "nargs": "+",
+            "default": (),
+            "metavar": "FILE",
+            "help": "saved games for the alignment study; needs no --model",
+        },
+    },
+    "judge": {
+        "--judge": {
+            "metavar": "URL:model",
+            "help": "OpenAI-compatible endpoint (key: JUDGE_API_KEY, else OPENAI_API_KEY)",
+        },
+        "--judge_price": {
+            "nargs": 2,
+            "type": float,
+            "metavar": ("IN", "OUT"),
+            "help": "dollars per million prompt and reply tokens",
+        },
+        "--judge_max_cost": {
+            "type": float,
+            "metavar": "DOLLARS",
+            "help": "never spend more than this in the output folder",
+        },
+        "--judge_max_new_tokens": {"type": int, "default": 1024},
+        "--judge_concurrency": {"type": int, "default": 16, "help": "questions at a time"},
+        "--judge_timeout": {"type": float, "default": 120.0, "help": "seconds for one question"},
+        "--judge_retries": {"type": int, "default": 10, "help": "after 429, 5xx, time-outs and cut connections"},
+    },
+    "output": {
+        "--output": {
+            "required": True,
+            "help": "folder of results, generations and verdicts; one model and base per folder",
+        },
+        "--dry-run": {
+            "action": "store_true",
+            "help": "read the data and show how much would be asked for; load and ask nothing",
+        },
+    },
+}
+AT_LEAST_ONE = ("limit", "aime_samples", "batch_size", "max_len", "max_new_tokens", "concurrency")
 
 
 def parser() -> argparse.ArgumentParser:
-    """All flags."""
-    flags = argparse.ArgumentParser(
+    """Return the parser of all flags."""
+    made = argparse.ArgumentParser(
         "spyrl eval", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    flags.add_argument("suite", choices=(*SUITES, "all"))
-    who = flags.add_argument_group("who is evaluated")
-    named = (
-        "transformers folder, hub id, smollm2-135m, or URL:model of an OpenAI-compatible endpoint (key: OPENAI_API_KEY)"
-    )
-    who.add_argument("--model", help=named)
-    who.add_argument("--base", help="the model to compare with, named likewise; usually the one before training")
-    who.add_argument("--engine", choices=("transformers", "vllm"), default="transformers", help="of local models")
-    who.add_argument("--max_len", type=int, help="prompt + reply in tokens; default: the model's, at most 16384")
-    who.add_argument(
-        "--max_new_tokens", type=int, help="cut every answer here, for a quick try; not the protocols' length"
-    )
-    who.add_argument("--batch_size", type=int, default=32, help="replies that a local model generates at a time")
-    who.add_argument("--chat_template_kwargs", default="{}", help='JSON, such as {"enable_thinking": false}')
-    who.add_argument("--gpu_memory_utilization", type=float, default=0.9, help="of vLLM")
-    who.add_argument("--concurrency", type=int, default=16, help="requests to a model's endpoint at a time")
-    who.add_argument("--timeout", type=float, default=600.0, help="seconds for one of them")
-    what = flags.add_argument_group("on what")
-    what.add_argument(
-        "--data", help="folder of JSONL files, one a data set, instead of the hub; 'samples': two invented items each"
-    )
-    what.add_argument("--sets", nargs="+", default=(), metavar="SET", help="only these data sets of the suite")
-    what.add_argument(
-        "--limit",
-        type=int,
-        help="items of each data set, drawn by the seed; games of each task, of saved ones the first",
-    )
-    what.add_argument("--seed", type=int, default=0)
-    what.add_argument(
-        "--aime_samples",
-        type=int,
-        default=16,
-        metavar="K",
-        help="answers to each AIME problem; the score is their mean",
-    )
-    what.add_argument(
-        "--tasks",
-        nargs="+",
-        default=Run.TASKS,
-        metavar="TASK",
-        help="of the alignment study",
-    )
-    what.add_argument(
-        "--games", nargs="+", default=(), metavar="FILE", help="saved games for the alignment study; needs no --model"
-    )
-    judge = flags.add_argument_group("judge")
-    judge.add_argument(
-        "--judge", metavar="URL:model", help="OpenAI-compatible endpoint (key: JUDGE_API_KEY, else OPENAI_API_KEY)"
-    )
-    judge.add_argument(
-        "--judge_price", nargs=2, type=float, metavar=("IN", "OUT"), help="dollars a million prompt and reply tokens"
-    )
-    judge.add_argument(
-        "--judge_max_cost", type=float, metavar="DOLLARS", help="never spend more than this in the output folder"
-    )
-    judge.add_argument("--judge_max_new_tokens", type=int, default=1024)
-    judge.add_argument("--judge_concurrency", type=int, default=16, help="questions at a time")
-    judge.add_argument("--judge_timeout", type=float, default=120.0, help="seconds for one question")
-    judge.add_argument("--judge_retries", type=int, default=10, help="after 429, 5xx, time-outs and cut connections")
-    flags.add_argument(
-        "--output", required=True, help="folder of results, generations and verdicts; one model and base a folder"
-    )
-    flags.add_argument(
-        "--dry-run", action="store_true", help="read the data and say how much would be asked for; load and ask nothing"
-    )
-    return flags
+    made.add_argument("suite", choices=(*SUITES, "all"))
+    for title, flags in FLAGS.items():
+        group = made.add_argument_group(title)
+        for flag, options in flags.items():
+            group.add_argument(flag, **options)
+    return made
 
 
 def run_of(args: argparse.Namespace, known: Sequence[str]) -> Run:
-    """What is to be evaluated on; ``known`` are the data sets of the suites that are asked for.
+    """Return the settings that suites read; ``known`` are the data sets of the chosen suites.
 
     Raises:
-        ValueError: a value that can't be, or a flag without another that it needs.
+        ValueError: a value out of its range, or a flag without another that it needs.
     """
     if unknown := [name for name in args.sets if name not in known]:
         raise ValueError(f"no data set {unknown[0]!r} here; choose of {known}")
-    for flag, least in {
-        "limit": 1,
-        "aime_samples": 1,
-        "batch_size": 1,
-        "max_len": 1,
-        "max_new_tokens": 1,
-        "concurrency": 1,
-    }.items():
-        if (value := getattr(args, flag)) is not None and value < least:
-            raise ValueError(f"--{flag} is {value}; it must be at least {least}")
+    for flag in AT_LEAST_ONE:
+        if (value := getattr(args, flag)) is not None and value < 1:
+            raise ValueError(f"--{flag} is {value}; it must be at least 1")
     if args.timeout <= 0:
         raise ValueError(f"--timeout is {args.timeout}; give more than 0 seconds")
     if not 0 < args.gpu_memory_utilization <= 1:
@@ -167,10 +175,10 @@ def run_of(args: argparse.Namespace, known: Sequence[str]) -> Run:
 
 
 def judge_settings_of(args: argparse.Namespace) -> JudgeSettings | None:
-    """The judge, where there is one.
+    """Return the judge's settings; None without a judge.
 
     Raises:
-        ValueError: it is no endpoint, or its settings can't be.
+        ValueError: it is no endpoint, or a setting is out of its range.
     """
     if not args.judge:
         for flag in ("judge_price", "judge_max_cost"):
@@ -192,7 +200,7 @@ def judge_settings_of(args: argparse.Namespace) -> JudgeSettings | None:
 
 
 def loading_of(args: argparse.Namespace) -> Loading:
-    """How local models are loaded and endpoints asked.
+    """Return how local models are loaded and endpoints asked.
 
     Raises:
         ValueError: the chat template's options aren't a JSON object.
@@ -211,4 +219,5 @@ def loading_of(args: argparse.Namespace) -> Loading:
         timeout=args.timeout,
         template_options=options,
         gpu_memory_utilization=args.gpu_memory_utilization,
+        max_new_tokens=args.max_new_tokens,
     )
