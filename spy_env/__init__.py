@@ -14,7 +14,7 @@ from spy_env.rewards import PRESETS, RewardRules, Tally, detection_rewards, perf
 from spy_env.seats import ROLES, Seat, number_of, player_seats, referee_seats
 from spy_env.tasks import Task, load_task, shipped_documents, task_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [
     "ABSTAIN",
     "PRESETS",

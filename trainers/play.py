@@ -116,7 +116,7 @@ def _played(args: argparse.Namespace, rules: Rules, seating: SeatPolicies, faile
 
 
 def _fresh(path: Path) -> Path:
-    """The path, or with the next free number where it is taken."""
+    """Return the path, with the next free number if it is taken."""
     number = 2
     fresh = path
     while fresh.exists():

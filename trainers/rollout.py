@@ -77,7 +77,7 @@ class SeatPolicies:
     others: Mapping[str, Engine] = field(default_factory=dict)
 
     def engine_of(self, game: Game, seat: Seat) -> Engine:
-        """The engine that plays a seat of a game."""
+        """Return the engine that plays a seat of a game."""
         return self.others.get(seat) or self.others.get(game.role(seat)) or self.engine
 
     @property
@@ -219,7 +219,7 @@ async def _asked(generate: Generate, request: Request) -> Reply | Failed:
 
 
 async def together(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of all, in order. The first that raises ends the others, and so does being cancelled."""
+    """Return the results of all, in order. The first that raises ends the others, and so does being cancelled."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         return await asyncio.gather(*tasks)

@@ -37,7 +37,7 @@ MOST_PARTS = 12  # of a set or tuple; longer ones are compared as they are writt
 
 
 def same(kind: Kind, answer: str, gold: str) -> bool:
-    """Whether an answer equals the gold one, part by part where both are lists."""
+    """Return whether an answer equals the gold one, part by part where both are lists."""
     if (right := settled(kind, answer, gold)) is not None:
         return right
     answer, true = spelled(answer), spelled(gold)

@@ -253,7 +253,7 @@ def _split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]
 
 
 def _encloses(text: str) -> bool:
-    """Whether the first bracket is closed by the last character."""
+    """Return whether the first bracket is closed by the last character."""
     depths = _depths(text)
     return 0 in depths and depths.index(0) == len(text) - 1
 
@@ -274,7 +274,7 @@ _BASE = re.compile(r"([0-9A-F]+)_\{?\d+\}?")
 
 
 def settled(kind: Kind, answer: str, gold: str) -> bool | None:
-    """Whether an answer is the gold one as far as spelling, words and plain numbers decide; None where it takes algebra."""
+    """Return whether an answer is the gold one as far as spelling, words and plain numbers decide; None where it takes algebra."""
     if kind == "choice":
         return answer == gold.strip()
     answer, gold = spelled(answer), spelled(gold)
@@ -293,7 +293,7 @@ def settled(kind: Kind, answer: str, gold: str) -> bool | None:
 
 
 def close(answer: Fraction, gold: Fraction, kind: Kind) -> bool:
-    """Whether two numbers are equal to within the precision of a kind's gold answers."""
+    """Return whether two numbers are equal to within the precision of a kind's gold answers."""
     if kind != "measured" and gold.denominator == 1:
         return answer == gold
     return abs(answer - gold) <= TOLERANCE[kind] * abs(gold)

@@ -17,7 +17,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Hub(NamedTuple):
-    """How ``datasets.load_dataset`` finds a data set."""
+    """The arguments by which ``datasets.load_dataset`` finds a data set."""
 
     path: str
     name: str | None = None
@@ -30,7 +30,7 @@ class Hub(NamedTuple):
 class DataSet:
     """A data set by the name that flags, files and results use.
 
-    ``fields`` maps our names to those that the column goes by, the first that a row has; a row whose value is empty is
+    ``fields`` maps our field names to possible column names, of which a row's first is read; a row with an empty value is
     left out and counted. ``optional`` fields may be missing. ``items``: how many are evaluated unless ``--limit`` says
     otherwise; None is all.
     """
@@ -53,9 +53,9 @@ class Items(NamedTuple):
 
 
 def read_set(data_set: DataSet, folder: Path | None, limit: int | None, seed: int) -> Items | None:
-    """The items of a data set, or None where ``folder`` has no file for it.
+    """Return the items of a data set, or None where ``folder`` has no file for it.
 
-    With fewer items wanted than there are, they are drawn by ``seed``; a larger ``limit`` adds to those of a smaller.
+    ``seed`` draws the items if not all are wanted; a larger ``limit`` keeps the items of a smaller one.
 
     Raises:
         ValueError: a file or the hub can't be read, a column is missing, or no item can be evaluated.
@@ -81,7 +81,7 @@ def read_set(data_set: DataSet, folder: Path | None, limit: int | None, seed: in
 
 
 def drawn(rows: list[dict[str, Any]], wanted: int | None, seed: int, name: str) -> list[dict[str, Any]]:
-    """As many rows as wanted (None: all), drawn by ``seed`` and in their order; more add to those of fewer.
+    """Draw as many rows as wanted (None: all) by ``seed``, in their order; a larger number keeps the rows of a smaller.
 
     Raises:
         ValueError: fewer than one is wanted.
@@ -96,7 +96,7 @@ def drawn(rows: list[dict[str, Any]], wanted: int | None, seed: int, name: str) 
 
 
 def file_of(name: str, folder: Path) -> Path | None:
-    """The JSONL file of a data set in a folder: ``name.jsonl``, or the one that has the name in its own.
+    """Return a data set's file in a folder: ``name.jsonl``, or the only one with the name between underscores.
 
     Raises:
         ValueError: there is no such folder, or several files could be meant.
@@ -120,7 +120,7 @@ def file_of(name: str, folder: Path) -> Path | None:
 
 
 def json_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON lines file.
+    """Yield the objects of a JSON lines file.
 
     Raises:
         ValueError: a line isn't a JSON object.
@@ -150,7 +150,7 @@ def _hub_rows(data_set: DataSet) -> Iterator[dict[str, Any]]:
         from datasets import load_dataset
     except ImportError as error:
         raise ValueError(
-            f"{data_set.title} comes from a hub and needs the eval extra: pip install 'spy-env[eval]'; or give --data FOLDER"
+            f"{data_set.title} comes from a hub and needs the eval extra: pip install -e '.[eval]'; or give --data FOLDER"
         ) from error
     try:
         found = load_dataset(hub.path, hub.name, split=hub.split, data_files=hub.data_files, revision=hub.revision)
@@ -167,7 +167,7 @@ def _named(hub: Hub) -> str:
 
 
 def _fields(data_set: DataSet, row: dict[str, Any], where: str, excluded: Counter[str]) -> dict[str, Any] | None:
-    """A row under our names, or None where something needed is empty."""
+    """Return a row under our field names; None if a required field is empty."""
     read: dict[str, Any] = {}
     for name, columns in data_set.fields.items():
         column = next((column for column in columns if column in row), None)
@@ -190,7 +190,7 @@ def _either(columns: Sequence[str]) -> str:
 
 
 def _give_ids(rows: Sequence[dict[str, Any]]) -> None:
-    """Rows without an id of their own are named by their place, apart from those that have one."""
+    """Give rows whose id is missing or repeated an id from their place in the data, different from all others."""
     counted = Counter(row["id"] for row in rows)
     taken = {name for name, count in counted.items() if name and count == 1}
     for number, row in enumerate(rows):
@@ -221,13 +221,13 @@ _JOINED = (
 
 
 def tag_of(prompt: str) -> str:
-    """The tag that a prompt begins with, in capitals; empty where there is none."""
+    """Return the tag at the beginning of a prompt, such as ``WP``, in capitals; empty if there is none."""
     found = _TAG.match(prompt)
     return found[1].upper() if found and found[1].upper() in _TAGS | _NO_PROMPTS else ""
 
 
 def cleaned(prompt: str) -> str:
-    """A prompt without its tags, its words and signs joined again."""
+    """Return a prompt without its tags and without the spaces that tokenizing put into it."""
     while tag_of(prompt):
         prompt = prompt[_TAG.match(prompt).end() :]  # type: ignore[union-attr]
     for pattern, joined in _JOINED:
@@ -236,7 +236,7 @@ def cleaned(prompt: str) -> str:
 
 
 def in_words(rows: Iterable[dict[str, Any]], excluded: Counter[str]) -> list[dict[str, Any]]:
-    """Each prompt once, cleaned; what isn't a prompt in words, is empty or is repeated is counted."""
+    """Return each prompt once, cleaned; count prompts that ask for no text, are empty or repeated."""
     kept: dict[str, dict[str, Any]] = {}
     for row in rows:
         prompt = cleaned(str(row["prompt"]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from benchmarks.evaluation.contestants import Loading, url_and_model
 from benchmarks.evaluation.judge import JudgeSettings
@@ -15,6 +15,19 @@ from trainers.corpus import Say
 
 SUITES = ("reasoning", "summarization", "creative_writing", "alignment")
 SAMPLES = Path(__file__).with_name("samples")  # two invented items of each data set
+
+
+class HasCounts(Protocol):
+    """The items of a data set: how many the set has, and how many were left out for which reason."""
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def excluded(self) -> Mapping[str, int]: ...
+
+
+ReadSet = TypeVar("ReadSet", bound=HasCounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,28 @@ class Run:
     def chosen(self, sets: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of a suite's data sets that are to be evaluated."""
         return tuple(name for name in sets if not self.sets or name in self.sets)
+
+    def read_sets(self, suite: str, sets: tuple[str, ...], read: Callable[[str], ReadSet | None]) -> dict[str, ReadSet]:
+        """Read a suite's chosen data sets by name, without those that the folder lacks; say what is left out, and why.
+
+        Raises:
+            ValueError: none is left, or ``read`` raises it.
+        """
+        by_set: dict[str, ReadSet] = {}
+        for name in self.chosen(sets):
+            data = read(name)
+            if data is None:
+                self.say(f"{suite}: {name} is left out: {self.data} has no {name}.jsonl")
+                continue
+            by_set[name] = data
+            for reason, count in data.excluded.items():
+                self.say(f"{suite}: {count} of {data.total} items of {name} are left out: {reason}")
+        if not by_set:
+            raise ValueError(
+                f"{suite} has no data set to evaluate ({', '.join(self.sets) or 'all wanted'}, from {self.data or 'the hub'}); "
+                f"its sets are {list(sets)}, and a folder of --data has one JSONL file for each"
+            )
+        return by_set
 
 
 class Calls(NamedTuple):

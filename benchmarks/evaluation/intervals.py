@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap(statistic: Callable[[Places], float], n: int, seed: int = 0) -> Interval:
-    """The percentile interval of a statistic of ``n`` items, which it takes as an array of their places.
+    """Return the percentile interval of a statistic, which is called with an array of the places of ``n`` drawn items.
 
     Resamples where the statistic is undefined (nan) are left out; with fewer than half left there is no interval.
     """
@@ -42,7 +42,7 @@ def bootstrap(statistic: Callable[[Places], float], n: int, seed: int = 0) -> In
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Interval:
-    """The mean of one value an item. Where all items agree there is no interval: resampling would claim certainty."""
+    """Return the mean of one value per item. If all are equal there is no interval: resampling would claim certainty."""
     if len(values) > 1 and len(set(values)) == 1:
         return Interval(float(values[0]), None, None, len(values), "none, as all items agree")
     taken = np.array(values, dtype=float)
@@ -50,7 +50,7 @@ def mean(values: Sequence[float], seed: int = 0) -> Interval:
 
 
 def item_share(values: Sequence[float], seed: int = 0) -> Interval:
-    """The share of items that are 1 rather than 0; some may be between, such as ties.
+    """Return the share of items that are 1 rather than 0; some may be between, such as ties.
 
     Where all are 0 or all are 1, it is Wilson's interval of a share.
     """

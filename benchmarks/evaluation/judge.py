@@ -66,12 +66,10 @@ class Bill:
     """The answers of one judge in an output folder, earlier runs included, and what more of them would cost."""
 
     def __init__(self, judge: str, price: tuple[float, float] | None, rows: Iterable[Mapping[str, Any]]) -> None:
-        """``rows``: earlier verdicts. Those of other judges count with the dollars that they cost then."""
+        """Count the verdicts of earlier runs (``rows``); those of other judges at the dollars that they cost then."""
         self.price, self.spent = price, 0.0
-        self.billed, self.guessed = (
-            Counter[str](),
-            Counter[str](),
-        )  # answers, bytes and tokens; by who counted the tokens
+        # Answers, bytes and tokens: as the endpoint counted its tokens, and as we guess them where it didn't.
+        self.billed, self.guessed = Counter[str](), Counter[str]()
         for row in rows:
             if row["judge"] == judge:
                 self.add(row["prompt_bytes"], row["text"], row["usage"], row["cost"])
@@ -117,7 +115,7 @@ class Judge:
     """Asks an endpoint and keeps its answers in ``verdicts.jsonl``, each under its question's content, whoever asks again."""
 
     def __init__(self, settings: JudgeSettings, output: Path, say: Say = print) -> None:
-        """The key is read from JUDGE_API_KEY, else OPENAI_API_KEY; ``say`` shows the estimate before anything is asked.
+        """Read the key from JUDGE_API_KEY, else OPENAI_API_KEY; ``say`` shows the estimate before anything is asked.
 
         Raises:
             ValueError: the ``api`` extra isn't installed.

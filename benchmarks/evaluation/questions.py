@@ -13,21 +13,21 @@ from spy_env.ballot import NO_ANSWER, printable, render_ballot, unstyled
 
 TIE = "tie"
 LOWEST, HIGHEST = 1, 10
-NO_VERDICT = ("failed", "verdict out of tokens", "unreadable verdict")  # what comes first says more
+NO_VERDICT = ("failed", "verdict out of tokens", "unreadable verdict")  # of several reasons the first is given
 _QUOTE = "|"
-# What chat templates mark turns with: an endpoint may read it as such, even in the middle of a text.
+# Marks by which chat templates begin and end turns: an endpoint may obey them even in the middle of a text.
 _TURN_MARKS = re.compile(r"<(?=[|｜]|/?(?:s|bos|eos|pad|start_of_turn|end_of_turn)>)|\[(?=/?INST\])")
 _LONGEST_VERDICT = 1000  # characters in a box; ours
 
 
 def quoted(text: str) -> str:
-    """A text, each line after a bar, without control characters and with turn marks broken by a space."""
+    """Quote a text: a bar before each line, no control characters, marks of turns broken by a space."""
     shown = without_turns(text.strip() or NO_ANSWER)
     return "\n".join(f"{_QUOTE} {printable(line)}".rstrip() for line in shown.splitlines())
 
 
 def without_turns(text: str) -> str:
-    """A text with what chat templates mark turns with broken by a space."""
+    """Break the marks by which chat templates begin and end turns, such as ``<|im_start|>``, by a space."""
     return _TURN_MARKS.sub(r"\g<0> ", text)
 
 
@@ -59,7 +59,7 @@ def _form(criteria: Mapping[str, str]) -> str:
 
 
 def read_comparison(reply: str, criteria: Mapping[str, str]) -> dict[str, str] | None:
-    """``A``, ``B`` or ``TIE`` for each criterion, from the last box; None where it isn't exactly that."""
+    """Read ``A``, ``B`` or ``TIE`` per criterion from the last box; None unless it holds just that."""
     said = _boxed(reply)
     if said is None:
         return None
@@ -97,7 +97,7 @@ Look for what the text does well and badly by this criterion, however small, and
 
 
 def read_grade(reply: str) -> int | None:
-    """The whole number from 1 to 10 in the last box; None where there is no such number."""
+    """Read the whole number from 1 to 10 in the last box; None if there is no such number."""
     said = _boxed(reply)
     if said is None or not re.fullmatch(r"[0-9]{1,2}", said) or not LOWEST <= int(said) <= HIGHEST:
         return None
@@ -105,7 +105,7 @@ def read_grade(reply: str) -> int | None:
 
 
 def no_verdict(answer: Answer) -> str:
-    """Why an answer that holds no verdict holds none: one of ``NO_VERDICT``."""
+    """Return the reason why an answer holds no verdict: one of ``NO_VERDICT``."""
     failed, out_of_tokens, unreadable = NO_VERDICT
     return failed if answer.failed else out_of_tokens if answer.truncated else unreadable
 
@@ -138,14 +138,14 @@ _NUMBER = re.compile(r"(?:player\s*)?0*([0-9]{1,4})", re.IGNORECASE)
 
 
 def shuffled(game: Game, seed: int) -> list[Seat]:
-    """The players in the order in which the judge sees them; their numbers there are their places in it, from 1."""
+    """Shuffle the players: the judge knows each by its place in this order, counted from 1."""
     order = list(game.players)
     Random(f"{seed}/{game.seed}/ranking").shuffle(order)
     return order
 
 
 def ranking_prompt(game: Game, order: list[Seat]) -> str:
-    """The question about one game: the document, the task and the outputs. It tells no roles, votes or seats."""
+    """Ask to rank one game's outputs, given document and task; roles, votes and seats stay hidden."""
     said, task, n = game.performances(), load_task(game.task), len(order)
     shown = [(f"player_{place}", without_turns(said[seat].text)) for place, seat in enumerate(order, start=1)]
     example = [*range(2, n + 1, 2), *range(1, n + 1, 2)]
@@ -159,7 +159,7 @@ def ranking_prompt(game: Game, order: list[Seat]) -> str:
 
 
 def read_ranking(reply: str, n: int) -> list[int] | None:
-    """The numbers from best to worst in the last box of a reply; None unless each of 1 to ``n`` stands there once."""
+    """Read the numbers from best to worst in a reply's last box; None unless each of 1 to ``n`` is there once."""
     said = last_box(reply)
     if said is None or said.replace("＞", ">").count(">") != n - 1:
         return None

@@ -48,21 +48,7 @@ def items(run: Run) -> dict[str, Problems]:
     Raises:
         ValueError: a set can't be read, none of its problems can be graded, or there is none at all.
     """
-    by_set: dict[str, Problems] = {}
-    for name in run.chosen(SETS):
-        problems = read_problems(name, run.data, run.limit, run.seed)
-        if problems is None:
-            run.say(f"{NAME}: {name} is left out: {run.data} has no {name}.jsonl")
-            continue
-        by_set[name] = problems
-        for reason, count in problems.excluded.items():
-            run.say(f"{NAME}: {count} of {problems.total} items of {name} are left out: {reason}")
-    if not by_set:
-        raise ValueError(
-            f"{NAME} has no data set to evaluate ({', '.join(run.sets) or 'all wanted'}, from {run.data or 'the hub'}); its "
-            f"sets are {list(SETS)}, and a folder of --data has one JSONL file for each"
-        )
-    return by_set
+    return run.read_sets(NAME, SETS, lambda name: read_problems(name, run.data, run.limit, run.seed))
 
 
 def calls(run: Run, items: Mapping[str, Problems], against: bool, judged: bool) -> Calls:

@@ -111,18 +111,18 @@ def _chinese_words(text: str) -> list[str]:
 
 
 def is_chinese(reference: str) -> bool:
-    """Whether a text is written without spaces between its words, in Han characters or kana."""
+    """Return whether a text is written without spaces between its words, in Han characters or kana."""
     letters = sum(map(str.isalpha, reference))
     return letters > 0 and len(_HAN_AND_KANA.findall(reference)) >= CHINESE_FROM * letters
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to score: a letter or a digit of any script."""
+    """Return whether there is anything to score: a letter or a digit of any script."""
     return any(map(str.isalnum, text))
 
 
 def is_cut(answer: str) -> bool:
-    """Whether an answer is too long to be scored as a whole."""
+    """Return whether an answer is too long to be scored as a whole."""
     return shorten(answer, LONGEST_ANSWER) != answer
 
 

@@ -36,29 +36,20 @@ JUDGING = {
 
 
 def items(run: Run) -> dict[str, Items]:
-    """Read the items by data set; a reference without a word is none.
+    """Read the items by data set; a reference without a word counts as none.
 
     Raises:
         ValueError: a set can't be read, or there is none at all.
     """
-    by_set: dict[str, Items] = {}
-    for name in run.chosen(SETS):
-        read = read_set(DATA_SETS[name], run.data, run.limit, run.seed)
-        if read is None:
-            run.say(f"{NAME}: {name} is left out: {run.data} has no {name}.jsonl")
-            continue
-        by_set[name] = _checked(name, read)
-        for reason, count in by_set[name].excluded.items():
-            run.say(f"{NAME}: {count} of {read.total} items of {name} are left out: {reason}")
-    if not by_set:
-        raise ValueError(
-            f"{NAME} has no data set to evaluate ({', '.join(run.sets) or 'all wanted'}, from {run.data or 'the hub'}); its "
-            f"sets are {list(SETS)}, and a folder of --data has one JSONL file for each"
-        )
-    return by_set
+
+    def read(name: str) -> Items | None:
+        items = read_set(DATA_SETS[name], run.data, run.limit, run.seed)
+        return None if items is None else _with_references(name, items)
+
+    return run.read_sets(NAME, SETS, read)
 
 
-def _checked(name: str, read: Items) -> Items:
+def _with_references(name: str, read: Items) -> Items:
     """Return the items that have references with words, as a list; refuse what isn't text."""
     rows, excluded = [], Counter(read.excluded)
     for row in read.rows:

@@ -80,7 +80,7 @@ class CoordinatorActor:
         return self._coordinator
 
     async def _dead(self, engine: str) -> bool:
-        """Whether an engine is gone. One that is slow to answer, or can't be reached at the moment, lives."""
+        """Return whether an engine is gone. One that is slow to answer, or can't be reached at the moment, lives."""
         try:
             await asyncio.wait_for(_awaited(self._engines[engine].__ray_ready__.remote()), WATCH_S)
         except (TimeoutError, ray.exceptions.ActorUnavailableError):
@@ -100,7 +100,7 @@ class JobCoordinator:
     """The coordinator of this job, as an engine of it reaches it."""
 
     def __init__(self, actor: Any, engine: str) -> None:
-        """``actor`` is a ``CoordinatorActor``'s handle, ``engine`` the id of the actor that calls."""
+        """Take ``actor``, a ``CoordinatorActor``'s handle, and ``engine`` the id of the actor that calls."""
         self._actor, self._engine = actor, engine
 
     @classmethod

@@ -145,7 +145,7 @@ def check_folder(config: Config, folder: Path, trainer: str) -> None:
 
 
 def _holds(path: Path) -> bool:
-    """Whether a file, or a folder with anything in it, is there."""
+    """Return whether a file, or a folder with anything in it, is there."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 

@@ -57,7 +57,7 @@ def _trained(config: Config, console: Console) -> Result:
 
 
 def parse(arguments: Sequence[str]) -> Config:
-    """The config of a command line.
+    """Return the config of a command line.
 
     Raises:
         ValueError: the file can't be read, or a value can't be used.

@@ -29,7 +29,7 @@ class SharedEngine(LocalEngine):
         self._precision = precision
 
     def generate(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """As the local engine's."""
+        """Generate as the local engine does."""
         with self._precision():
             return super().generate(requests)
 

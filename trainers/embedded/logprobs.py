@@ -22,7 +22,7 @@ def tree_of(samples: Sequence[Sample]) -> PrefixTree:
 
 
 def fed(sample: Sample) -> Tokens:
-    """The tokens that a model reads to predict a sample's reply."""
+    """Return the tokens that a model reads to predict a sample's reply."""
     return (*sample.prompt_ids, *sample.ids[:-1])
 
 

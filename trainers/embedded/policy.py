@@ -94,14 +94,14 @@ class Policy:
             return get_peft_model(model, config)
 
     def _frozen_reference(self) -> Any:
-        """A copy for the KL term; with LoRA the model without its adapter serves."""
+        """Return a copy for the KL term; with LoRA the model without its adapter serves."""
         if self.lora or self.rules.kl_coef == 0:
             return None
         reference = _load(self.source, torch.bfloat16 if self.bf16 else torch.float32).to(self.device)
         return reference.eval().requires_grad_(False)
 
     def precision(self) -> Any:
-        """The arithmetic of every forward pass."""
+        """Return the context of every forward pass: its arithmetic."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
     def update(self, samples: Sequence[Sample], advantages: Sequence[float]) -> dict[str, float]:
@@ -120,7 +120,7 @@ class Policy:
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
     def _step(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """One optimizer step. Micro-batches add up to the mean over the step's tokens (or samples)."""
+        """Take one optimizer step. Micro-batches add up to the mean over the step's tokens (or samples)."""
         whole = Whole(tokens=sum(len(sample.ids) for sample, _ in pairs), samples=len(pairs))
         self._prepare()
         self.optimizer.zero_grad(set_to_none=True)
@@ -253,7 +253,7 @@ class Policy:
 
 
 def policy_of(config: Config, folder: str) -> Policy:
-    """The learner that a config asks for, and the engine that ``--rollout.engine`` names.
+    """Return the learner that a config asks for, and the engine that ``--rollout.engine`` names.
 
     Raises:
         ValueError: the model can't be loaded or can't be played with; vLLM isn't installed as it was tried.
@@ -289,7 +289,7 @@ def policy_of(config: Config, folder: str) -> Policy:
 
 
 def _padded(rows: Sequence[Tensor]) -> Tensor:
-    """Rows of different lengths as one tensor, zeros on the right."""
+    """Stack rows of different lengths in one tensor, zeros on the right."""
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
 
 

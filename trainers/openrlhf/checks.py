@@ -177,7 +177,7 @@ def check_beside(passed: Iterable[Passed], config: Config) -> None:
 
 
 def _same(values: Sequence[str], fixed: Sequence[str]) -> bool:
-    """Whether two lists of values are the same, as texts or as numbers."""
+    """Return whether two lists of values are the same, as texts or as numbers."""
     return len(values) == len(fixed) and all(map(_equal, values, fixed))
 
 

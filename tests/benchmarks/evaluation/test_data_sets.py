@@ -168,5 +168,5 @@ def test_a_hub_that_cannot_be_read_is_an_error_with_both_ways_out(monkeypatch):
     ):
         read_set(POEMS, None, None, 0)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"pip install 'spy-env\[eval\]'"):
+    with pytest.raises(ValueError, match=r"pip install -e '\.\[eval\]'"):
         read_set(POEMS, None, None, 0)
