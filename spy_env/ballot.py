@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from spy_env.seats import Seat, number_of, player_seats
+from spy_env.seats import player_seats
 
 Vote = str
 """A vote as read: a player's seat, ``ABSTAIN`` or ``UNREADABLE``."""
@@ -24,21 +24,21 @@ _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 _HEADING = re.compile(r"Player (\d+):")
 
 
-def render_ballot(performances: Sequence[tuple[Seat, str]]) -> str:
-    """Write the performances under their players' numbers, with every line quoted."""
-    return "\n".join(f"Player {number_of(seat)}:\n{_quote(text)}" for seat, text in performances)
+def render_ballot(performances: Iterable[str]) -> str:
+    """Write the performances under the numbers 1 to n, with every line quoted."""
+    return "\n".join(f"Player {number}:\n{_quote(text)}" for number, text in enumerate(performances, start=1))
 
 
-def read_ballot(prompt: str) -> list[tuple[Seat, str]]:
-    """Read the ballot that ``render_ballot`` wrote back from a prompt; empty if the prompt holds none."""
-    entries: list[tuple[Seat, list[str]]] = []
+def read_ballot(prompt: str) -> list[tuple[int, str]]:
+    """Read numbers and texts of the ballot that ``render_ballot`` wrote back from a prompt; empty if it holds none."""
+    entries: list[tuple[int, list[str]]] = []
     for line, following in zip(lines := prompt.split("\n"), [*lines[1:], ""], strict=True):
         heading = _HEADING.fullmatch(line)
         if heading and following.startswith(_QUOTE):
-            entries.append((f"player_{heading[1]}", []))
+            entries.append((int(heading[1]), []))
         elif entries and line.startswith(_QUOTE):
             entries[-1][1].append(line.removeprefix(_QUOTE))
-    return [(seat, "\n".join(text)) for seat, text in entries]
+    return [(number, "\n".join(text)) for number, text in entries]
 
 
 def _quote(text: str) -> str:

@@ -14,12 +14,14 @@ from typing import NamedTuple
 from spy_env.ballot import ABSTAIN, UNREADABLE, Vote, after_thinking, parse_vote
 from spy_env.documents import PLAYABLE_UNITS, Document, playable_units, shorten
 from spy_env.masking import Span, choose_spans, operator_named
+from spy_env.prompts import load_prompts
 from spy_env.ranges import check_ranges, choice, ranged
 from spy_env.rewards import RewardRules, Tally, count_votes, detection_rewards, performing_rewards
-from spy_env.seats import Seat, player_seats, referee_seats
+from spy_env.seats import Seat, number_of, player_seats, referee_seats
 from spy_env.tasks import Task, load_task
 
 VOTERS = ("all", "civilians", "referees")
+BALLOT_ORDERS = ("seat", "voter")
 
 
 class Stage(StrEnum):
@@ -41,6 +43,8 @@ class Rules:
         players: how many perform.
         voters: "all" players, each from its own copy; "civilians" alone; or "referees", who see the full document.
         referees: seats that vote where voters is "referees" (8 as released).
+        ballot_order: "seat", one ballot for all; or "voter": each voter reads the performances in an order of its own.
+        prompts: the words of the game: prompts that come with the package ("v1", "lean"), my_prompts.py, or module:PROMPTS.
         operator: how the spy's copy is masked, see spy_env.masking.OPERATORS.
         mask_fraction: share of the document's words that is hidden; default the task's.
         document_words: cut documents after this many words; default the task's.
@@ -53,6 +57,8 @@ class Rules:
     players: int = ranged(5, least=3, hint="with fewer every vote names the spy or nobody")
     voters: str = choice(*VOTERS)
     referees: int = ranged(8, least=1)
+    ballot_order: str = choice(*BALLOT_ORDERS)
+    prompts: str = "v1"
     operator: str = "span"
     mask_fraction: float | None = ranged(None, above=0, below=1)
     document_words: int | None = ranged(None, least=5)
@@ -182,12 +188,29 @@ class Game:
         task = load_task(self.task)
         return {seat: performance_of(reply, task) for seat, reply in self.replies[Stage.PERFORMING].items()}
 
+    def ballot(self, voter: Seat) -> tuple[Seat, ...]:
+        """Return the players in the order in which a voter reads their performances: numbers 1 to n on its ballot."""
+        if self.rules.ballot_order == "seat":
+            return self.players
+        order = list(self.players)
+        Random(f"{self.seed}/ballot/{voter}").shuffle(order)
+        return tuple(order)
+
+    def numbers(self) -> dict[Seat, int]:
+        """Return the number on its ballot that each voter named so far; voters that named nobody are left out."""
+        return {
+            voter: self.ballot(voter).index(vote) + 1 for voter, vote in self.votes().items() if vote in self.players
+        }
+
     def votes(self) -> dict[Seat, Vote]:
         """Return each vote cast so far, as read."""
-        return {
-            seat: parse_vote(reply.prefix + reply.text, self.rules.players)
-            for seat, reply in self.replies[Stage.DETECTION].items()
-        }
+        replies = self.replies[Stage.DETECTION]
+        return {voter: self.read_vote(voter, reply.prefix + reply.text) for voter, reply in replies.items()}
+
+    def read_vote(self, voter: Seat, reply: str) -> Vote:
+        """Read the vote in a voter's whole reply: the number on its ballot stands for the player with that text."""
+        vote = parse_vote(reply, self.rules.players)
+        return vote if vote in (ABSTAIN, UNREADABLE) else self.ballot(voter)[number_of(vote) - 1]
 
     def tally(self) -> Tally:
         """Count the votes."""
@@ -243,6 +266,7 @@ def deal(document: Document, task: str, rules: Rules, seed: str, trained: Stage 
         ValueError: the document is too short to play.
     """
     rules = rules.for_task(load_task(task))
+    load_prompts(rules.prompts)  # prompts that can't be had are an error before the game
     assert rules.mask_fraction is not None  # for_task has filled these in
     assert rules.document_words is not None
     text = shorten(document.text, rules.document_words)

@@ -9,7 +9,6 @@ from random import Random
 from spy_env.documents import shorten
 from spy_env.masking import MARKER
 from spy_env.observations import read_document, read_results
-from spy_env.seats import number_of
 
 Player = Callable[[str], str]
 
@@ -30,9 +29,9 @@ def _holds_hidden(sentence: str) -> bool:
 def word_overlap_vote(prompt: str) -> str:
     """Vote for the performance with the fewest of the document's distinct words; N/A if all have as many."""
     document = set(_WORD.findall(read_document(prompt).casefold()))
-    shared = {seat: len(document & set(_WORD.findall(text.casefold()))) for seat, text in read_results(prompt)}
+    shared = {number: len(document & set(_WORD.findall(text.casefold()))) for number, text in read_results(prompt)}
     least = min(shared, key=shared.__getitem__)
-    return r"\boxed{N/A}" if len(set(shared.values())) == 1 else rf"\boxed{{{number_of(least)}}}"
+    return r"\boxed{N/A}" if len(set(shared.values())) == 1 else rf"\boxed{{{least}}}"
 
 
 def scripted_player(words: int = 60) -> Player:
@@ -51,7 +50,7 @@ def random_player(seed: int | str = 0) -> Player:
     def play(prompt: str) -> str:
         ballot = read_results(prompt)
         if ballot:
-            return rf"\boxed{{{number_of(rng.choice(ballot)[0])}}}"
+            return rf"\boxed{{{rng.choice(ballot)[0]}}}"
         return rng.choice([sentence for sentence in _SENTENCE.split(read_document(prompt)) if sentence] or [""])
 
     return play

@@ -15,6 +15,7 @@ from spy_env.game import STAGES, Game, RawReply, Rules, Stage
 from spy_env.masking import Span
 
 VERSION = 1
+BEFORE = {"ballot_order": "seat", "prompts": "v1"}  # rules of records that were written before these rules had a name
 
 
 def to_json(game: Game) -> str:
@@ -64,7 +65,7 @@ def _game(row: dict[str, Any]) -> Game:
     game = Game(
         seed=row["seed"],
         task=row["task"],
-        rules=Rules(**row["rules"]),
+        rules=Rules(**{**BEFORE, **row["rules"]}),
         document=Document(**row["document"]),
         spy=row["spy"],
         hidden=tuple(Span(*span) for span in row["hidden"]),

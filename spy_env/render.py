@@ -20,8 +20,8 @@ def running_text(game: Game, acted: int, seats: int, rules: RewardRules) -> str:
 
 
 def ballot_text(game: Game) -> str:
-    """Render all performances as the voters see them."""
-    return render_ballot([(seat, shown.text) for seat, shown in game.performances().items()])
+    """Render all performances under their players' numbers; a voter may read them in another order."""
+    return render_ballot(shown.text for shown in game.performances().values())
 
 
 def document_text(game: Game, reveal: bool) -> str:

@@ -21,7 +21,7 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
     metrics: dict[str, float] = {
         "game/caught": mean([game.caught for game in games]),
         "game/no_readable_vote": mean([not game.readable for game in games]),
-        "game/commonest_vote": commonest_vote(games)[1],
+        "game/commonest_vote": commonest_number(games)[1],
         "game/unmarked": mean([not shown.marked for game in games for shown in game.performances().values()]),
     }
     votes = [(game.role(seat), vote, game.spy) for game in games for seat, vote in game.votes().items()]
@@ -71,13 +71,13 @@ def learner_metrics(games: Sequence[Game], rules: RewardRules, roles: Collection
     return {f"game/learner/{name}": mean(values) for name, values in metrics.items() if values}
 
 
-def commonest_vote(games: Sequence[Game]) -> tuple[Vote, float]:
-    """Return the player named most often, and its share of the votes that name one: about 1/n unless voters have a habit."""
-    named = Counter(vote for game in games for vote in game.votes().values() if vote not in (ABSTAIN, UNREADABLE))
+def commonest_number(games: Sequence[Game]) -> tuple[int, float]:
+    """Return the number named most often (0: none), and its share of the votes that name one: 1/n unless voters have a habit."""
+    named = Counter(number for game in games for number in game.numbers().values())
     if not named:
-        return UNREADABLE, 0.0
-    seat, count = named.most_common(1)[0]
-    return seat, count / named.total()
+        return 0, 0.0
+    number, count = named.most_common(1)[0]
+    return number, count / named.total()
 
 
 def sample_metrics(samples: Sequence[Sample]) -> dict[str, float]:
@@ -133,12 +133,12 @@ def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
         return vote == game.spy
 
     def names_the_commonest(game: Game, seat: Seat, vote: Vote) -> bool:
-        return vote == commonest
+        return game.numbers().get(seat) == commonest
 
     def named(game: Game, seat: Seat, vote: Vote) -> bool:
         return vote not in (ABSTAIN, UNREADABLE)
 
-    commonest, _ = commonest_vote(games)
+    commonest, _ = commonest_number(games)
     estimates = {
         "readable votes": votes_that(lambda game, seat, vote: vote != UNREADABLE, any_vote),
         "votes that name a player": votes_that(named, any_vote),

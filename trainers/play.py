@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from spy_env import Game, Rules, Seat, load_task, player_seats, referee_seats, task_names, write_games
+from spy_env.prompts import load_prompts
 from spy_env.render import game_text
 from trainers.config import StageSampling, sampling_by_stage
 from trainers.corpus import Corpus
@@ -25,6 +27,9 @@ def main(argv: Sequence[str]) -> int:
     seats = [*player_seats(rules.players), *(referee_seats(rules.referees) if rules.voters == "referees" else ())]
     who = _who(args, seats)
     load_task(args.task)
+    load_prompts(rules.prompts)
+    if args.batch_size < 1:
+        raise ValueError(f"--batch_size is {args.batch_size}; play 1 game at a time at least")
     if args.dry_run:
         print("\n".join(f"{seat}: {player}" for seat, player in who.items()))
         return 0
@@ -50,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--input_key", default="text", help="the field of a JSONL row that holds the text")
     parser.add_argument("--games", type=int, default=1)
+    parser.add_argument("--batch_size", type=int, default=1, help="games played at the same time: faster with a model")
     parser.add_argument(
         "--player", default="scripted", metavar="PLAYER", help="who plays all seats that aren't named (scripted)"
     )
@@ -103,16 +109,17 @@ def _seating(args: argparse.Namespace, who: dict[Seat, str]) -> SeatPolicies:
 
 
 def _played(args: argparse.Namespace, rules: Rules, seating: SeatPolicies, failed: list[Game]) -> Iterator[Game]:
-    """Games one after another, for whoever watches or plays; those that fail are collected and left out."""
+    """Yield games as they are over; those that fail are collected and left out."""
 
     def failure(game: Game, reason: str) -> None:
         print(f"game {game.seed} could not be played: {reason}")
         failed.append(game)
 
     documents = Corpus(args.task, args.documents, args.input_key).training()
-    for i, document in zip(range(args.games), documents, strict=False):
-        game = deal_to_fit(document, args.task, rules, f"{args.seed}/{i}", None, seating.budget)
-        yield from (played.game for played in rollout([game], seating, on_failure=failure))
+    numbered = zip(range(args.games), documents, strict=False)
+    while some := list(islice(numbered, args.batch_size)):
+        games = [deal_to_fit(text, args.task, rules, f"{args.seed}/{i}", None, seating.budget) for i, text in some]
+        yield from (played.game for played in rollout(games, seating, on_failure=failure))
 
 
 def _fresh(path: Path) -> Path:

@@ -133,7 +133,7 @@ def _shown(game: Game, budget: PromptBudget, tokens_each: int) -> dict[Seat, int
     for seat, performance in game.performances().items():
         text = performance.text
         while (
-            tokens := max(_tokens(render_ballot([(seat, text)]), reader) for reader in budget.readers)
+            tokens := max(_tokens(render_ballot([text]), reader) for reader in budget.readers)
         ) > tokens_each and text:
             text = text[: min(len(text) - 1, len(text) * tokens_each // tokens)]
         if text != performance.text:

@@ -147,13 +147,12 @@ def shuffled(game: Game, seed: int) -> list[Seat]:
 def ranking_prompt(game: Game, order: list[Seat]) -> str:
     """Ask to rank one game's outputs, given document and task; roles, votes and seats stay hidden."""
     said, task, n = game.performances(), load_task(game.task), len(order)
-    shown = [(f"player_{place}", without_turns(said[seat].text)) for place, seat in enumerate(order, start=1)]
     example = [*range(2, n + 1, 2), *range(1, n + 1, 2)]
     return _QUESTION.format(
         n=n,
         document=without_turns(game.document.text),
         task=task.perform.format(words=game.rules.words),
-        results=render_ballot(shown),
+        results=render_ballot(without_turns(said[seat].text) for seat in order),
         example=" > ".join(map(str, example)),
     )
 

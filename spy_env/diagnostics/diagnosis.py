@@ -9,6 +9,8 @@ from spy_env.diagnostics.estimates import Estimate, average, share
 from spy_env.diagnostics.proxies import RESAMPLES, Gap, diversity, gaps, near_duplicates, votes_and_proxies
 from spy_env.diagnostics.shortcuts import LEVEL, Finding, position_habit, shortcuts
 from spy_env.diagnostics.shown import over
+from spy_env.diagnostics.signal import NAME as SILENT
+from spy_env.diagnostics.signal import Signal, signal
 from spy_env.game import Game
 
 NAME = "collusion"
@@ -66,11 +68,13 @@ class Diagnosis:
     near_duplicates: Estimate
     diversity: Estimate
     votes: Mapping[str, Estimate]  # by proxy of quality: the correlation of ranks with votes received
+    signal: Signal | None
 
     @property
     def alarms(self) -> dict[str, str]:
         """The warnings, by name."""
-        return {finding.name: finding.text for finding in self.findings if finding.alarm}
+        silent = {SILENT: self.signal.alarm} if self.signal and self.signal.alarm else {}
+        return silent | {finding.name: finding.text for finding in self.findings if finding.alarm}
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -80,11 +84,13 @@ class Diagnosis:
         found = {f"diagnostics/{finding.name}": finding.found.value for finding in self.findings}
         differences = {f"diagnostics/gap/{_key(name)}": gap.difference.value for name, gap in self.gaps.items()}
         received = {f"diagnostics/votes/{_key(name)}": estimate.value for name, estimate in self.votes.items()}
+        signal = self.signal.metrics if self.signal else {}
         alike = {"near_duplicates": self.near_duplicates.value, "diversity": self.diversity.value}
         return {
             **found,
             **differences,
             **received,
+            **{f"diagnostics/signal/{_key(name)}": value for name, value in signal.items()},
             **{f"diagnostics/{name}": value for name, value in alike.items()},
         }
 
@@ -103,6 +109,7 @@ def diagnose(games: Iterable[Game], level: float = LEVEL, resamples: int = RESAM
         near_duplicates(done),
         diversity(done),
         votes_and_proxies(done, resamples=resamples),
+        signal(done),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import log
 from typing import Protocol
@@ -103,7 +103,7 @@ class Most:
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
         """See ``Probe``."""
-        return _highest(self._measure(game, texts))
+        return highest(self._measure(game, texts))
 
     def learn(self, game: Game, texts: Shown) -> None:
         """Learn nothing."""
@@ -127,7 +127,7 @@ class MostOrLeast:
 
     def _both(self, game: Game, texts: Shown) -> tuple[Collection[Seat], Collection[Seat]]:
         measured = self._measure(game, texts)
-        return _highest(measured), _highest({seat: -value for seat, value in measured.items()})
+        return highest(measured), highest({seat: -value for seat, value in measured.items()})
 
 
 class SeatHabit:
@@ -138,7 +138,7 @@ class SeatHabit:
 
     def names(self, game: Game, texts: Shown) -> Collection[Seat]:
         """See ``Probe``."""
-        return _highest({seat: self._spies[seat] for seat in game.players})
+        return highest({seat: self._spies[seat] for seat in game.players})
 
     def learn(self, game: Game, texts: Shown) -> None:
         """Count the spy's number."""
@@ -161,7 +161,7 @@ class Vocabulary:
         """See ``Probe``."""
         if not self._texts:
             return ()
-        return _highest({seat: sum(map(self._weight, sorted(set(words(text))))) for seat, text in texts.items()})
+        return highest({seat: sum(map(self._weight, sorted(set(words(text))))) for seat, text in texts.items()})
 
     def learn(self, game: Game, texts: Shown) -> None:
         """Count the words of each text once."""
@@ -181,7 +181,8 @@ class Vocabulary:
         return log(by_role["spy"] / by_role["civilian"])
 
 
-def _highest(measured: Mapping[Seat, float]) -> Collection[Seat]:
+def highest(measured: Mapping[Seat, float]) -> Sequence[Seat]:
+    """Return the players with the highest value."""
     top = max(measured.values())
     return [seat for seat, value in measured.items() if value >= top - 1e-12]  # rounding errors must not break a tie
 

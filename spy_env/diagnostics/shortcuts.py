@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from spy_env.diagnostics.estimates import Estimate, average, share
 from spy_env.diagnostics.probes import PROBES, credit, judged
-from spy_env.diagnostics.shown import Shown, detector_share, first_of_each_seed, named_votes, shown
+from spy_env.diagnostics.shown import Shown, detector_share, first_of_each_seed, shown
 from spy_env.game import Game
-from spy_env.seats import Seat, number_of
 
 LEVEL = 0.05  # rate of false alarms over all tests of one look together
 TESTS = len(PROBES) + 1  # Bonferroni's correction: each probe, and the habit of voting for a number
@@ -61,14 +60,14 @@ def position_habit(games: Iterable[Game], level: float = LEVEL) -> Finding | Non
 
     Seats are dealt at random, so that a fair vote has no number that it likes.
     """
-    named: Counter[Seat] = Counter()
+    named: Counter[int] = Counter()
     inside, chances, hits, counts = [], [], [], []
     players, done = 0.0, first_of_each_seed(games)
     for game in done:
-        votes = Counter(named_votes(game))
-        favourites = [seat for seat, _ in named.most_common(2) if seat in game.players]
+        votes = Counter(game.numbers().values())
+        favourites = [number for number, _ in named.most_common(2) if number <= game.rules.players]
         if votes and favourites and (len(favourites) == 1 or named[favourites[0]] > named[favourites[1]]):
-            most = [seat for seat in game.players if votes[seat] == max(votes.values())]
+            most = [number for number in votes if votes[number] == max(votes.values())]
             inside.append(favourites[0] in most)
             chances.append(len(most) / len(game.players))
             hits.append(votes[favourites[0]])
@@ -78,7 +77,7 @@ def position_habit(games: Iterable[Game], level: float = LEVEL) -> Finding | Non
     if not inside:
         return None
     p_value, found, chance = chance_of(inside, chances), share(hits, counts), players / len(inside)
-    favourite = number_of(named.most_common(1)[0][0])
+    favourite = named.most_common(1)[0][0]
     text = f"{found} of the votes that name a player name the number that was named most before, now {favourite}; chance {chance:.3f}"
     own = share([detector_share(game) for game in done], [1] * len(done))
     return Finding("habit/position", found, chance, p_value, own, None, p_value < level / TESTS, text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from spy_env.ballot import ABSTAIN, UNREADABLE
 from spy_env.game import Game, Stage
 from spy_env.masking import hide
 from spy_env.seats import Seat
@@ -50,8 +49,3 @@ def detector_share(game: Game) -> float:
     """Return the share of the trained voters' votes that name the spy: the model's accuracy in one game."""
     votes = game.votes()
     return sum(votes[seat] == game.spy for seat in game.trained_voters) / len(game.trained_voters)
-
-
-def named_votes(game: Game) -> list[Seat]:
-    """Return the votes of one game that name a player."""
-    return [vote for vote in game.votes().values() if vote not in (ABSTAIN, UNREADABLE)]

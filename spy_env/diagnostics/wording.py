@@ -34,9 +34,9 @@ def shingles(text: str, size: int = SHINGLE) -> Shingles:
     return frozenset(zip(*(said[i:] for i in range(min(size, len(said)))), strict=False))
 
 
-def copied_share(text: str, source: Shingles) -> float:
-    """Return the share of a text's distinct runs of words that occur in ``source``; 0 for an empty text."""
-    own = shingles(text)
+def copied_share(text: str, source: Shingles, size: int = SHINGLE) -> float:
+    """Return the share of a text's distinct runs of ``size`` words that occur in ``source``; 0 for an empty text."""
+    own = shingles(text, size)
     return len(own & source) / len(own) if own else 0.0
 
 

@@ -10,6 +10,7 @@ TASK = Task(
         "Summarize the document in one paragraph of at most {words} words. Cover its subject, its main findings, and the "
         "names and figures that matter, from beginning to end; add nothing that it does not say."
     ),
+    brief="Summarize the text above in one sentence of at most {words} words.",
     detect="a summary that leaves out, contradicts or makes up something that the document states",
     marker="Summary:",
     words=150,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from spy_env import PRESETS, UNREADABLE, RawReply, RewardRules, Stage, player_seats, referee_seats
+from spy_env import PRESETS, RawReply, RewardRules, Stage, player_seats, referee_seats
 from tests.trainers.made_games import dealt, voted, with_votes
 from trainers.engines import Reply
-from trainers.metrics import commonest_vote, game_metrics, learner_metrics, mean, sample_metrics
+from trainers.metrics import commonest_number, game_metrics, learner_metrics, mean, sample_metrics
 from trainers.rollout import Played
 from trainers.samples import Sample, samples_of
 
@@ -130,14 +130,14 @@ def test_referees_have_metrics_of_their_own_and_voters_that_are_not_there_have_n
 @pytest.mark.parametrize(
     ("votes", "expected"),
     [
-        (["1 1 2 3", "2 2 2 4"], ("player_2", 0.5)),
-        (["N/A N/A ? 4", "? ? ? ?"], ("player_4", 1.0)),
-        (["N/A ? ? ?"], (UNREADABLE, 0.0)),
-        ([], (UNREADABLE, 0.0)),
+        (["1 1 2 3", "2 2 2 4"], (2, 0.5)),
+        (["N/A N/A ? 4", "? ? ? ?"], (4, 1.0)),
+        (["N/A ? ? ?"], (0, 0.0)),
+        ([], (0, 0.0)),
     ],
 )
-def test_the_commonest_vote_is_told_with_its_share_of_the_votes_that_name_a_player(votes, expected):
-    assert commonest_vote([voted(cast, str(i)) for i, cast in enumerate(votes)]) == expected
+def test_the_commonest_number_is_told_with_its_share_of_the_votes_that_name_a_player(votes, expected):
+    assert commonest_number([voted(cast, str(i)) for i, cast in enumerate(votes)]) == expected
 
 
 def sample(game, reward, stage=P, length=2, truncated=False):

@@ -14,7 +14,6 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTraine
 from spy_env import Document, RawReply, Rules, Stage, deal, observe
 from spy_env.ballot import read_ballot
 from spy_env.observations import read_document
-from spy_env.seats import number_of
 from trainers.engines import Failed, Reply, Request
 
 TASK = str(Path(__file__).with_name("tiny_task.py"))
@@ -163,5 +162,5 @@ def say_whether_anything_is_hidden(prompt: str) -> str:
 
 def vote_for_one_without_the_mark(prompt: str) -> str:
     """Votes: somebody who did not say the mark, drawn by the prompt; nobody where all did."""
-    without = [seat for seat, text in read_ballot(prompt) if MARK not in text.split()]
-    return rf"\boxed{{{number_of(Random(prompt).choice(without))}}}" if without else r"\boxed{N/A}"
+    without = [number for number, text in read_ballot(prompt) if MARK not in text.split()]
+    return rf"\boxed{{{Random(prompt).choice(without)}}}" if without else r"\boxed{N/A}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spy_env import Game
-from spy_env.diagnostics import Diagnosis, Lead, diagnose, votes_and_proxies
+from spy_env.diagnostics import Diagnosis, Lead, Signal, diagnose, votes_and_proxies
 from spy_env.diagnostics.diagnosis import NAME as COLLUSION
 from spy_env.diagnostics.estimates import Estimate
 from trainers.inspection.runs import Run
@@ -55,7 +55,7 @@ class Verdict:
         gaps = [["spy against civilians", "spy", "civilians", "difference"]]
         for measure, gap in self.diagnosis.gaps.items():
             gaps.append([measure, *map(_cell, (gap.spy, gap.civilians, gap.difference))])
-        return [probes, gaps]
+        return [*_signal_tables(self.diagnosis.signal), probes, gaps]
 
     @property
     def texts(self) -> list[str]:
@@ -65,6 +65,16 @@ class Verdict:
             alike, diversity = self.diagnosis.near_duplicates, _cell(self.diagnosis.diversity)
             texts.append(f"near-duplicates among civilians: {alike}; distinct-2 of a game: {diversity}")
         return texts
+
+
+def _signal_tables(signal: Signal | None) -> list[list[list[str]]]:
+    if signal is None:
+        return []
+    texts = [["signal in the texts", "civilians", "spy"]]
+    texts += [[name, _cell(roles["civilian"]), _cell(roles["spy"])] for name, roles in signal.measures.items()]
+    finds = [["detectors without a model", "find the spy", "chance"]]
+    finds += [[name, str(accuracy), f"{signal.chance:.3f}"] for name, accuracy in signal.detectors.items()]
+    return [texts, finds]
 
 
 def _cell(estimate: Estimate) -> str:

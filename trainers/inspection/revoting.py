@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from spy_env import Game, Stage, parse_vote
+from spy_env import Game, Stage
 from spy_env.diagnostics import Lead, detector_share, lead
 from trainers.corpus import Say
 from trainers.disk import weights_sha256, write_whole
@@ -104,13 +104,14 @@ def _shares(games: Sequence[Game], frozen: Frozen, cache: Path, say: Say) -> tup
     failures = _ask(questions, frozen, texts, cache, say)
     shares: list[float | None] = []
     for game, requests in zip(games, questions, strict=True):
-        votes = [parse_vote(texts[key], game.rules.players) for key in requests if key in texts]
+        asked = zip(game.trained_voters, requests, strict=True)
+        votes = [game.read_vote(voter, texts[key]) for voter, key in asked if key in texts]
         shares.append(votes.count(game.spy) / len(votes) if len(votes) == len(requests) else None)
     return shares, failures
 
 
 def _requests(game: Game, frozen: Frozen) -> dict[str, Request]:
-    """Return the trained voters' requests by a hash of all that an answer depends on."""
+    """Return the trained voters' requests, in order, by a hash of all that an answer depends on."""
     requests = requests_of(game, Stage.DETECTION, frozen.sampling)
     by_key = {}
     for request in (requests[seat] for seat in game.trained_voters):

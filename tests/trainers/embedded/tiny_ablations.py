@@ -23,7 +23,6 @@ import torch
 from spy_env import Game, RawReply, Stage, deal, observe
 from spy_env.ballot import read_ballot
 from spy_env.observations import read_document
-from spy_env.seats import number_of
 from tests.trainers import tiny_world
 from tests.trainers.embedded.tiny_learning import config_for, detection_accuracy, learn
 from tests.trainers.tiny_world import NOTHING, TASK, WORDS, HalfScripted, documents, said
@@ -119,7 +118,7 @@ def _prompts(count: int) -> list[str]:
 
 def _taught_reply(prompt: str, rng: Random) -> str:
     if ballot := read_ballot(prompt):
-        return rf"\boxed{{{next(number_of(seat) for seat, text in ballot if NOTHING in text.split())}}}"
+        return rf"\boxed{{{next(number for number, text in ballot if NOTHING in text.split())}}}"
     slips = rng.random() < (TELLS if "*" in read_document(prompt) else SLIPS)
     return said(NOTHING if slips else rng.choice(WORDS))
 
