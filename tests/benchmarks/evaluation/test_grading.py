@@ -119,7 +119,7 @@ def impatient():
 def test_a_hostile_answer_is_wrong_within_the_deadline(impatient, answer):
     for kind, gold in (("number", "18"), ("math", "x^2+1")):
         impatient.same("math", "x+x", "2x")
-        impatient._known.clear()
+        impatient._grades.clear()
         begin = time.monotonic()
         assert not impatient.grade(kind, rf"\boxed{{{answer}}}", gold).right
         assert time.monotonic() - begin < 2 + 1

@@ -45,7 +45,7 @@ IN_UPDATE = [("updating", step) for step in (1, 2, 3)]
 def place(tmp_path_factory):
     """A folder with a model made in another process: this one stays without threads for the server to inherit."""
     place = tmp_path_factory.mktemp("runs")
-    make = "import sys, pathlib, tiny_world; tiny_world.model_folder(pathlib.Path(sys.argv[1]), steps=20)"
+    make = "import sys, pathlib; from tests.trainers import tiny_world; tiny_world.model_folder(pathlib.Path(sys.argv[1]), steps=20)"
     paths = [str(Path(__file__).parents[3])]
     script = f"import sys; sys.path[:0] = {paths}; {make}"
     subprocess.run([sys.executable, "-c", script, str(place / "model")], check=True, capture_output=True)
