@@ -7,11 +7,13 @@ from collections.abc import Callable
 from random import Random
 
 from spy_env.documents import shorten
-from spy_env.masking import MARKER
+from spy_env.masking import MARKER, units
 from spy_env.observations import read_document, read_results
+from spy_env.wording import content_words, without_copies
 
 Player = Callable[[str], str]
 
+COPIED = 5  # words in a row; our choice
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # not within 3.5
 
@@ -54,6 +56,35 @@ def random_player(seed: int | str = 0) -> Player:
         return rng.choice([sentence for sentence in _SENTENCE.split(read_document(prompt)) if sentence] or [""])
 
     return play
+
+
+def coverage_player(seed: int | str = 0, words: int = 60) -> Player:
+    """Make a player that performs with the lead sentences and votes by a passage of the document, drawn from its own seed.
+
+    It votes for the performance with the fewest of the passage's content words, where runs of ``COPIED`` words that are
+    in the document don't count; N/A if all have as many. Several such voters check a document from beginning to end.
+    """
+    rng = Random(seed)
+
+    def play(prompt: str) -> str:
+        ballot = read_results(prompt)
+        if not ballot:
+            return lead_sentences(prompt, words)
+        document = read_document(prompt)
+        passage = _passage(document, rng)
+        said = [len(content_words(without_copies(text, document, COPIED)) & passage) for _, text in ballot]
+        least = [number for (number, _), count in zip(ballot, said, strict=True) if count == min(said)]
+        return r"\boxed{N/A}" if len(least) == len(ballot) else rf"\boxed{{{rng.choice(least)}}}"
+
+    return play
+
+
+def _passage(document: str, rng: Random) -> set[str]:
+    """Draw a third of the document; return its content words."""
+    spans = list(units(document))
+    size = max(1, len(spans) // 3)
+    first = rng.randrange(len(spans) - size + 1) if spans else 0
+    return content_words(document[spans[first].start : spans[first + size - 1].end]) if spans else set()
 
 
 def human_player(read: Callable[[], str] = input, write: Callable[[str], None] = print) -> Player:

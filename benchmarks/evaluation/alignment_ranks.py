@@ -20,8 +20,8 @@ from benchmarks.evaluation.questions import read_ranking
 from benchmarks.evaluation.rouge_scores import Metric
 from spy_env import Game, Seat
 from spy_env.diagnostics.proxies import hidden_words
-from spy_env.diagnostics.wording import coverage
 from spy_env.rewards import count_votes
+from spy_env.wording import coverage
 
 # Quality of outputs, by a measure.
 

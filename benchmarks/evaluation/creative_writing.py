@@ -16,7 +16,7 @@ from benchmarks.evaluation.intervals import item_share, mean
 from benchmarks.evaluation.judge import Judge
 from benchmarks.evaluation.pairs import Pair
 from benchmarks.evaluation.results import Results, Score, score_of
-from spy_env.diagnostics.wording import distinct_2, words
+from spy_env.wording import distinct_2, words
 from trainers.engines import Sampling
 
 NAME = "creative_writing"

@@ -10,10 +10,10 @@ from math import log
 from typing import Protocol
 
 from spy_env.diagnostics.shown import Shown
-from spy_env.diagnostics.wording import copied_share, shingles, words
 from spy_env.game import Game
 from spy_env.masking import count_units
 from spy_env.seats import Seat
+from spy_env.wording import copied_share, shingles, words
 
 MASK, ROLE, REFUSAL = "mask", "role", "refusal"
 

@@ -9,10 +9,10 @@ from random import Random
 
 from spy_env.diagnostics.estimates import Estimate, average, share
 from spy_env.diagnostics.shown import Shown, copies, over, seen_and_hidden, shown
-from spy_env.diagnostics.wording import content_words, copied_share, coverage, distinct_2, likeness, shingles
 from spy_env.game import Game
 from spy_env.masking import count_units
 from spy_env.seats import Seat
+from spy_env.wording import content_words, copied_share, coverage, distinct_2, likeness, shingles
 
 ALIKE = 0.5  # two texts that share this much of their runs of four words are near-duplicates; our choice
 

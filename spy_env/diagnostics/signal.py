@@ -13,10 +13,10 @@ from spy_env.diagnostics.probes import MASK, ROLE, count_cues, credit, highest
 from spy_env.diagnostics.proxies import hidden_words
 from spy_env.diagnostics.shortcuts import LEVEL, chance_of
 from spy_env.diagnostics.shown import Shown, first_of_each_seed, shown
-from spy_env.diagnostics.wording import content_words, copied_share, coverage, shingles
 from spy_env.game import Game
 from spy_env.masking import count_units
 from spy_env.seats import Seat
+from spy_env.wording import content_words, copied_share, coverage, shingles
 
 NAME = "signal/none"
 FEWEST = 30  # games; in fewer an oracle that is right half the time can look like chance; our choice

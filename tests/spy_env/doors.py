@@ -9,6 +9,13 @@ from trainers.engines.players import ScriptedEngine
 from trainers.rollout import SeatPolicies, rollout
 
 VOTERS = ("all", "civilians", "referees")
+TABLES = (
+    *VOTERS,
+    "all voter",
+    "referees voter",
+    "all seat lean",
+    "referees voter lean",
+)  # with ballot order and prompts
 PLAYERS = 4
 REFEREES = 3
 SEATS = (*player_seats(PLAYERS), *referee_seats(REFEREES))
@@ -21,8 +28,10 @@ def document(words=60, name="d"):
     return Document(name, " ".join(f"{name}x{i:04}." if i % 9 == 8 else f"{name}x{i:04}" for i in range(words)))
 
 
-def rules(voters, **more):
-    return Rules(players=PLAYERS, voters=voters, referees=REFEREES, **more)
+def rules(table, **more):
+    """The rules of one of ``TABLES``."""
+    named = dict(zip(("voters", "ballot_order", "prompts"), table.split(), strict=False))
+    return Rules(players=PLAYERS, referees=REFEREES, **named, **more)
 
 
 def dealt(voters, seed="1", task="summarization", **more):

@@ -10,7 +10,7 @@ from spy_env import Document, RawReply, Rules, Span, deal
 from spy_env.diagnostics import diversity, gaps, lead, near_duplicates, votes_and_proxies
 from spy_env.diagnostics.estimates import average, share
 from spy_env.diagnostics.proxies import COPIED, COVERAGE, FEWEST, LENGTH, hidden_words, proxies
-from spy_env.diagnostics.wording import content_words, copied_share, distinct_2, likeness, shingles, words
+from spy_env.wording import content_words, copied_share, distinct_2, likeness, shingles, words
 from tests.simulated_games import english, games
 
 TEXT = "The mill at Orrin burned on 3 May. The mill lost nobody, and 40 sacks of rye were lost."

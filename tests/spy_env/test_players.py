@@ -21,7 +21,14 @@ from spy_env import (
     task_names,
     to_json,
 )
-from spy_env.players import human_player, lead_sentences, random_player, scripted_player, word_overlap_vote
+from spy_env.players import (
+    coverage_player,
+    human_player,
+    lead_sentences,
+    random_player,
+    scripted_player,
+    word_overlap_vote,
+)
 from tests.spy_env.doors import SEATS, dealt, document, play_batch, rules
 
 
@@ -217,3 +224,40 @@ def test_without_a_handicap_scripted_detectors_abstain():
     game = deal(document(), "summarization", rules("all", operator="none"), "1")
     (played,) = play_batch([game], dict.fromkeys(SEATS, scripted_player()))
     assert set(played.votes().values()) == {ABSTAIN}
+
+
+def covering_votes(text, performances, seeds=60):
+    prompt = vote_prompt(text, performances)
+    return [coverage_player(seed)(prompt) for seed in range(seeds)]
+
+
+def test_coverage_votes_go_to_the_text_that_leaves_the_most_passages_out():
+    said = [
+        "bridge opened while nobody came and rain fell",
+        "bridge opened",
+        "mayor wept; nobody came; rain",
+        "nobody came",
+    ]
+    votes = covering_votes(
+        "The bridge opened early. Then nobody came there. The mayor wept. Heavy rain fell later.", said
+    )
+    counts = {number: votes.count(rf"\boxed{{{number}}}") for number in (1, 2, 3, 4)}
+    assert counts[1] == min(counts.values())
+    assert counts[2] + counts[4] > counts[1] + counts[3]
+
+
+def test_copied_sentences_cover_nothing_and_the_same_seed_votes_the_same():
+    own = "rain came while the mayor wept over the bridge"
+    votes = covering_votes(STORY, [STORY, own, own])
+    assert set(votes) <= {r"\boxed{1}", r"\boxed{N/A}"}
+    assert r"\boxed{1}" in votes
+    assert votes == covering_votes(STORY, [STORY, own, own])
+
+
+def test_coverage_votes_abstain_where_all_texts_are_alike():
+    assert set(covering_votes(STORY, ["the bridge", "the bridge", "the bridge"])) == {r"\boxed{N/A}"}
+
+
+def test_a_coverage_player_performs_as_the_scripted_one_does():
+    _, civilian = performing_prompts(game_on(STORY))
+    assert coverage_player(3)(civilian) == lead_sentences(civilian)

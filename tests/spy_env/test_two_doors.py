@@ -10,6 +10,7 @@ from spy_env.spy_v0 import MAX_REPLY, Reply
 from tests.spy_env.doors import (
     ECHOES,
     SEATS,
+    TABLES,
     VOTERS,
     dealt,
     document,
@@ -20,7 +21,7 @@ from tests.spy_env.doors import (
     started,
 )
 
-every_rule = pytest.mark.parametrize("voters", VOTERS)
+every_rule = pytest.mark.parametrize("voters", TABLES)
 every_task = pytest.mark.parametrize("task", task_names())
 BOXED_1 = dict.fromkeys(SEATS, lambda prompt: "\\boxed{1}")
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spy_env.players import Player, human_player, random_player, scripted_player
+from spy_env.players import Player, coverage_player, human_player, random_player, scripted_player
 from trainers.engines.endpoint import EndpointEngine
 from trainers.engines.protocol import Engine, Failed, Reply, Request
 from trainers.small_model import place_of
 
 KINDS = {  # a flag's value: its explanation
     "scripted": "lead sentences, votes by word overlap",
+    "coverage": "lead sentences, votes by what is said of one passage of the document in words of its own",
     "random": "a sentence and a vote at random",
     "human": "you, at this terminal",
     "model:FOLDER_OR_ID": "a transformers model, such as model:smollm2-135m or model:Qwen/Qwen3-0.6B",
@@ -44,8 +45,8 @@ class ScriptedEngine(Engine):
 
 
 @dataclass(frozen=True, slots=True)
-class RandomEngine(Engine):
-    """A random player for each request, seeded by the request: chance has no memory that a resumed run would lack."""
+class SeededEngine(Engine):
+    """A player for each request, seeded by the request: chance has no memory that a resumed run would lack."""
 
     player: Callable[[str], Player] = random_player
 
@@ -91,7 +92,9 @@ def engine_for(player: SeatPlayer, timeout: float = 120.0, **of_local_models: An
 
             return load_engine(place_of(player.which), **of_local_models)
         case "random":
-            return RandomEngine()
+            return SeededEngine(random_player)
+        case "coverage":
+            return SeededEngine(coverage_player)
         case "human":
             return ScriptedEngine(human_player())
         case _:

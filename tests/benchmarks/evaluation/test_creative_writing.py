@@ -14,7 +14,7 @@ from benchmarks.evaluation.creative_writing import language, statistics
 from benchmarks.evaluation.flags import Run
 from benchmarks.evaluation.generations import Answer as Written
 from benchmarks.evaluation.results import read_results, write_results
-from spy_env.diagnostics.wording import distinct_2, words
+from spy_env.wording import distinct_2, words
 from tests.benchmarks.evaluation.scripted_judges import judge_at, texts_of, unquoted
 from tests.benchmarks.evaluation.shared_data import shared_data
 from tests.chat_server import Answer, says

@@ -102,7 +102,9 @@ class Trainings:
 
     def __init__(self, place: Path) -> None:
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tests.trainers.embedded.killed_runs", "pytest"])  # each process imports the main module, pytest
+        self.context.set_forkserver_preload(
+            ["tests.trainers.embedded.killed_runs", "pytest"]
+        )  # each process imports the main module, pytest
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # the server knows no other way
         try:

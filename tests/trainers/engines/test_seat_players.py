@@ -8,9 +8,9 @@ from trainers.engines.endpoint import EndpointEngine
 from trainers.engines.players import (
     ANYWHERE,
     KINDS,
-    RandomEngine,
     ScriptedEngine,
     SeatPlayer,
+    SeededEngine,
     engine_for,
     players_help,
     read_player,
@@ -64,7 +64,7 @@ def test_players_that_need_a_run_can_not_sit_at_just_any_table(text):
 def test_each_player_gets_its_engine():
     assert isinstance(engine_for(SeatPlayer("scripted", "")), ScriptedEngine)
     assert isinstance(engine_for(SeatPlayer("human", "")), ScriptedEngine)
-    assert isinstance(engine_for(SeatPlayer("random", "")), RandomEngine)
+    assert isinstance(engine_for(SeatPlayer("random", "")), SeededEngine)
     pytest.importorskip("openai", reason="endpoints are asked through OpenAI's client")
     assert isinstance(engine_for(SeatPlayer("endpoint", "http://localhost:1/v1#m#1")), EndpointEngine)
 
@@ -73,6 +73,6 @@ def test_a_random_player_says_the_same_to_the_same_request_whatever_it_was_asked
     text = " ".join(f"This is sentence {n}." for n in range(30))
     prompt = observe(deal(Document("d", text), "summarization", Rules(), "1"), Stage.PERFORMING)["player_1"]
     requests = [Request(prompt, f"seed/{n}", Sampling()) for n in range(20)]
-    first, again = RandomEngine().generate(requests), RandomEngine().generate(requests[::-1])[::-1]
+    first, again = SeededEngine().generate(requests), SeededEngine().generate(requests[::-1])[::-1]
     assert first == again
     assert len(set(first)) > 5

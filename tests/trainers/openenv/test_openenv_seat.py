@@ -15,14 +15,14 @@ from spy_env import Document, RewardRules, Rules, Stage, load_task, shipped_docu
 from spy_env.players import scripted_player
 from spy_env.seat_view import SeatEnv
 from trainers.engines import Failed, Reply, Sampling
-from trainers.engines.players import RandomEngine, ScriptedEngine
+from trainers.engines.players import ScriptedEngine, SeededEngine
 from trainers.openenv.command import main
 from trainers.openenv.offer import MAX_SEATS, Offer, OneAtATime, OpponentsFailedError, check_text
 
 DOCUMENTS = list(shipped_documents(load_task("summarization")))
 OFFER = Offer(
     documents={"summarization": DOCUMENTS, "creative_writing": DOCUMENTS},
-    opponents={"scripted": ScriptedEngine(scripted_player()), "random": RandomEngine()},
+    opponents={"scripted": ScriptedEngine(scripted_player()), "random": SeededEngine()},
     rules=Rules(),
     rewards=RewardRules(),
     sampling=dict.fromkeys((Stage.PERFORMING, Stage.DETECTION), Sampling(64)),
