@@ -119,12 +119,14 @@ class Kl:
 
 @dataclass(frozen=True)
 class Algo(Schedule):
-    """The algorithm: the schedule, role advantages, KL."""
+    """The algorithm: the schedule, role advantages, KL, warm start."""
 
     kl: Kl = field(default_factory=Kl)
     rae: bool = True  # subtract a running baseline of each role's performing rewards
     alpha: float = ranged(0.9, least=0, most=1)  # decay of these baselines
     normalise_performing: bool = False  # ablation: divide a game's performing advantages by their population std
+    # games, rounded up to whole iterations, after which detectors are fitted to right votes before training; 0: none
+    warm_start: int = ranged(0, least=0)
     shuffle_advantages: bool = False  # control: deal each stage's advantages out to its replies at random
 
     def __post_init__(self) -> None:
@@ -316,6 +318,16 @@ class Config:
     def games_per_iteration(self) -> int:
         """Games per iteration: samples by players."""
         return self.samples_per_iteration // self.game.players
+
+    @property
+    def warm_start_iterations(self) -> int:
+        """Iterations before training that fit detectors to right votes."""
+        return -(-self.algo.warm_start // self.games_per_iteration)
+
+    @property
+    def all_iterations(self) -> int:
+        """Iterations of the warm start and of training."""
+        return self.warm_start_iterations + self.train.iterations
 
     def start_curriculum(self) -> Curriculum:
         """Return the curriculum before the first iteration."""

@@ -7,8 +7,10 @@ goes on with ``after``.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import log
 from random import Random
 
 from spy_env import ABSTAIN, STAGES, Game, RewardRules, Seat, Stage
@@ -31,6 +33,8 @@ class Schedule:
         abstention_low: ... with abstentions at or below this share.
         error_high: from performing to detection at or above this error rate ...
         abstention_high: ... or this share of abstentions.
+        entropy_low: detection also ends below this entropy of recent votes, in nats: voters who all name one number, or all
+            abstain, have votes without gradient. Our choice: 0.1 is about 98 % of votes alike.
         k_min: iterations that a stage lasts at least.
         patience: iterations that a stage lasts at most; the switch is then counted as forced.
         rho: decay of the running averages.
@@ -45,6 +49,7 @@ class Schedule:
     abstention_low: float = ranged(0.1, least=0)
     error_high: float = ranged(0.4, least=0)
     abstention_high: float = ranged(0.5, least=0)
+    entropy_low: float = ranged(0.1, least=0)
     k_min: int = ranged(5, least=1)
     patience: int = ranged(20, least=1)
     rho: float = ranged(0.95, least=0, below=1)
@@ -83,9 +88,12 @@ class Curriculum:
     iteration: int = 0
     stage: Stage = Stage.DETECTION  # of the coming iteration; without meaning under "joint"
     since: int = 0  # iterations already spent in this stage
-    forced: int = 0  # switches because patience ran out
+    forced: int = 0  # switches because patience ran out, or because votes were saturated
     accuracy: Average = Average()
     abstention: Average = Average()
+    cast: Mapping[str, float] = field(
+        default_factory=dict
+    )  # decayed shares of votes: by number on the ballot, N/A, unreadable
     baselines: Mapping[str, float] = field(default_factory=dict)  # by task, number of players and role
 
     @classmethod
@@ -140,12 +148,17 @@ class Curriculum:
         votes = [(vote, game.spy) for game in games for seat, vote in game.votes().items() if seat != game.spy]
         right = sum(vote == spy for vote, spy in votes) / len(votes)
         abstained = sum(vote == ABSTAIN for vote, _ in votes) / len(votes)
+        cast = votes_cast(games)
         moved = replace(
             self,
             iteration=self.iteration + 1,
             since=self.since + 1,
             accuracy=self.accuracy.after(right, self.schedule.rho),
             abstention=self.abstention.after(abstained, self.schedule.rho),
+            cast={
+                key: self.schedule.rho * self.cast.get(key, 0.0) + cast[key] / cast.total()
+                for key in sorted({**self.cast, **cast})
+            },
             baselines=self._moved_baselines(games),
         )
         return moved._next_stage()
@@ -173,7 +186,8 @@ class Curriculum:
         """Return whether the stage changes now, and whether only because patience ran out."""
         schedule = self.schedule
         if schedule.schedule == "cycle":
-            return self.since >= schedule.cycle[self.stage is Stage.PERFORMING], False
+            due = self.since >= schedule.cycle[self.stage is Stage.PERFORMING]
+            return due or self.saturated, not due
         if schedule.schedule != "hysteresis" or self.since < schedule.k_min:
             return False, False
         accuracy, abstention = self.accuracy.value, self.abstention.value
@@ -181,7 +195,18 @@ class Curriculum:
             earned = accuracy >= schedule.accuracy_enough and abstention <= schedule.abstention_low
         else:
             earned = 1 - accuracy >= schedule.error_high or abstention >= schedule.abstention_high
-        return earned or self.since >= schedule.patience, not earned
+        return earned or self.saturated or self.since >= schedule.patience, not earned
+
+    @property
+    def saturated(self) -> bool:
+        """Whether detection is trained and voters nearly always say the same, so that it can't learn any more."""
+        trains = self.stage is Stage.DETECTION and self.since >= self.schedule.k_min
+        return trains and self.entropy < self.schedule.entropy_low
+
+    @property
+    def entropy(self) -> float:
+        """The entropy of recent votes in nats: of the numbers on ballots, abstentions and unreadable replies."""
+        return entropy_of(self.cast)
 
     def to_json(self) -> str:
         """Return the whole record as JSON."""
@@ -202,6 +227,21 @@ class Curriculum:
                 "abstention": Average(**row["abstention"]),
             }
         )
+
+
+def votes_cast(games: Sequence[Game]) -> Counter[str]:
+    """Count the trained voters' votes by the number on the ballot, ``ABSTAIN`` or ``UNREADABLE``."""
+    cast: Counter[str] = Counter()
+    for game in games:
+        numbers, votes = game.numbers(), game.votes()
+        cast.update(str(numbers.get(voter, votes[voter])) for voter in game.trained_voters)
+    return cast
+
+
+def entropy_of(counts: Mapping[str, float]) -> float:
+    """Return the entropy in nats of a distribution, given as counts."""
+    total = sum(counts.values())
+    return -sum(count / total * log(count / total) for count in counts.values() if count)
 
 
 def dealt_out(earned: Mapping[Key, float], rng: Random) -> dict[Key, float]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from spy_env import ABSTAIN, ROLES, STAGES, UNREADABLE, Game, RewardRules, Seat, Stage, Vote
 from spy_env.diagnostics.estimates import Estimate, average, share
-from trainers.curriculum import Curriculum
+from trainers.curriculum import Curriculum, entropy_of, votes_cast
 from trainers.samples import Sample
 
 
@@ -22,6 +22,7 @@ def game_metrics(games: Sequence[Game], rules: RewardRules) -> dict[str, float]:
         "game/caught": mean([game.caught for game in games]),
         "game/no_readable_vote": mean([not game.readable for game in games]),
         "game/commonest_vote": commonest_number(games)[1],
+        "game/vote_entropy": entropy_of(votes_cast(games)),
         "game/unmarked": mean([not shown.marked for game in games for shown in game.performances().values()]),
     }
     votes = [(game.role(seat), vote, game.spy) for game in games for seat, vote in game.votes().items()]
@@ -103,6 +104,7 @@ def curriculum_metrics(curriculum: Curriculum) -> dict[str, float]:
     return baselines | {
         "game/accuracy_average": curriculum.accuracy.value,
         "game/abstention_average": curriculum.abstention.value,
+        "game/vote_entropy_average": curriculum.entropy,
         "game/forced_switches": float(curriculum.forced),
     }
 

@@ -10,6 +10,7 @@ TASK = Task(
         "Write one complete short story of about {words} words from the prompt in the document. Use every idea in it, "
         "give the story a voice of its own, characters who want something, and an ending that follows from them."
     ),
+    brief="Write a short story of about {words} words from the prompt above, and use every idea in it.",
     detect=(
         "a story that misses or goes against part of the prompt, or that is vague where the prompt is specific: "
         "shallow, generic, loosely made"

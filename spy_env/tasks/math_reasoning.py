@@ -11,6 +11,7 @@ TASK = Task(
         "does not have the document, so state all that is needed. Give the problem, then a line 'Solution:' with the "
         "steps, then a line 'Answer:' with the result. Use at most {words} words."
     ),
+    brief="Make one challenging mathematical problem from the text above, and solve it step by step in at most {words} words.",
     detect=(
         "a problem whose solution is wrong or incomplete, that uses definitions or results other than the document's, "
         "or that hardly needs them: off the document's subject, or trivial"

@@ -11,7 +11,7 @@ from pathlib import Path
 from spy_env.documents import Document, read_documents
 from spy_env.named import load_named
 
-SHIPPED = ("summarization", "creative_writing", "math_reasoning")
+SHIPPED = ("summarization", "creative_writing", "math_reasoning", "key_points")
 
 
 @dataclass(frozen=True, slots=True)

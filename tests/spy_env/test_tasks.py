@@ -33,10 +33,10 @@ def poem(tmp_path):
     return path
 
 
-def test_the_shipped_tasks_have_the_published_shares_and_names():
-    assert task_names() == ("summarization", "creative_writing", "math_reasoning")
+def test_the_shipped_tasks_have_their_names_and_the_published_ones_their_shares():
+    assert task_names() == ("summarization", "creative_writing", "math_reasoning", "key_points")
     assert [load_task(name).name for name in task_names()] == list(task_names())
-    assert [load_task(name).mask_fraction for name in task_names()] == [0.2, 0.2, 0.4]
+    assert [load_task(name).mask_fraction for name in task_names()] == [0.2, 0.2, 0.4, 0.5]
 
 
 def test_a_task_is_loaded_from_a_file_outside_the_package(poem):

@@ -1,5 +1,7 @@
 """What games give to a trainer, and the numbers told of a batch, worked out by hand."""
 
+from math import log
+
 import pytest
 
 from spy_env import PRESETS, RawReply, RewardRules, Stage, player_seats, referee_seats
@@ -104,6 +106,8 @@ def test_game_metrics_are_as_counted_by_hand():
             "game/caught": 1 / 3,
             "game/no_readable_vote": 1 / 3,
             "game/commonest_vote": 4 / 7,
+            # the civilians': twice number 1, N/A, three times unreadable, three times number 3
+            "game/vote_entropy": -(2 / 9 * log(2 / 9) + 1 / 9 * log(1 / 9) + 2 * 3 / 9 * log(3 / 9)),
             "game/unmarked": 5 / 12,
             "game/readable": 8 / 12,
             "game/accuracy": 2 / 9,

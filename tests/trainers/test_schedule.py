@@ -1,5 +1,7 @@
 """When the trained stage changes: thresholds, running averages, patience, and the plainer schedules."""
 
+from math import log
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +14,9 @@ P, D = Stage.PERFORMING, Stage.DETECTION
 PERFECT, AWFUL = [referees_said(10)], [referees_said(0, 10)]
 
 
-def start(kind="hysteresis", **settings):
-    return Curriculum.start(Schedule(kind, **settings), RewardRules())
+def start(kind="hysteresis", entropy_low=0, **settings):
+    """Before the first iteration. The same game again and again has votes without entropy, which only some tests are about."""
+    return Curriculum.start(Schedule(kind, entropy_low=entropy_low, **settings), RewardRules())
 
 
 def after(curriculum, *batches):
@@ -122,6 +125,41 @@ def test_patience_ends_a_stage_and_the_switch_is_counted_as_forced():
 def test_a_switch_earned_when_patience_ends_is_not_forced():
     curriculum = after(start(rho=0, patience=6), *[AWFUL] * 5, PERFECT)
     assert (curriculum.stage, curriculum.forced) == (P, 0)
+
+
+def naming(*numbers):
+    """Games of four, each with another spy, in which all civilians name one number."""
+    return [voted(" ".join([str(number)] * 4), str(i), spy=f"player_{1 + i % 4}") for i, number in enumerate(numbers)]
+
+
+ALIKE, DIFFERENT = naming(1, 1, 1, 1), naming(1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("hysteresis", {}), ("cycle", {"cycle": (9, 1)})])
+def test_votes_that_all_name_one_number_end_detection_and_the_switch_is_forced(kind, settings):
+    curriculum = start(kind, entropy_low=0.1, **settings)
+    assert stages(curriculum, [ALIKE] * 6) == [D] * 5 + [P]
+    assert after(curriculum, *[ALIKE] * 5).forced == 1
+    assert stages(start(kind, **settings), [ALIKE] * 6) == [D] * 6  # without a threshold
+
+
+def test_votes_that_all_abstain_are_as_saturated_and_votes_for_different_numbers_are_not():
+    abstain = [voted("N/A N/A N/A N/A")]
+    assert after(start(entropy_low=0.1), *[abstain] * 5).saturated is False  # performing has begun
+    assert after(start(entropy_low=0.1), *[abstain] * 5).stage is P
+    assert stages(start(entropy_low=0.1, accuracy_enough=2), [DIFFERENT] * 6) == [D] * 6
+    assert after(start(), DIFFERENT).entropy == pytest.approx(log(4))
+
+
+def test_votes_that_are_all_right_in_small_batches_are_not_saturated():
+    # each batch names one number, another one each time
+    batches = [[game] for game in naming(1, 2, 3, 4) * 2]
+    assert stages(start(entropy_low=0.1, accuracy_enough=2), batches) == [D] * 8
+
+
+def test_the_entropy_of_votes_is_of_recent_ones():
+    curriculum = after(start(rho=0.5), *[DIFFERENT] * 10)
+    assert after(curriculum, *[ALIKE] * 10).entropy < 0.02 < log(4) - 0.01 < curriculum.entropy
 
 
 def test_averages_run_through_a_switch():

@@ -28,7 +28,7 @@ STATE, PROGRESS, WATCHED = "trainer_state.pt", "progress.json", "watched.jsonl"
 _STEP = re.compile(r"step_\d+")
 FIXED = (  # what a resumed run must keep
     *MOVED.values(),
-    *("game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
+    *("algo.warm_start", "game", "rollout.batch_size", "rollout.n_samples_per_prompt", "ds.lora", "train.seed"),
     *("rollout.temperature", "rollout.max_new_tokens", "rollout.performing", "rollout.detection"),
     *("rollout.chat_template_kwargs", "data.max_len", "data.max_samples"),
     *("actor.model_name_or_path", "data.documents", "data.input_key", "eval.games", "opponents", "eval.opponent"),

@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
 def _trained(config: Config, console: Console) -> Result:
     transformers_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft's calls, not the user's
-    with Display(console, config.train.iterations, config.train.max_minutes) as display:
+    with Display(console, config.all_iterations, config.train.max_minutes) as display:
         return train(config, _model_folder(config, display), display)
 
 

@@ -62,7 +62,12 @@ class Display:
 
     def step(self, step: int, stage: str, metrics: Mapping[str, float], seconds: float, seconds_left: float) -> None:
         """Show an iteration that is done."""
-        row = [str(step), stage, *(f"{metrics[name]:.3g}" for name in COLUMNS.values()), f"{seconds:.3g}"]
+        row = [
+            str(step),
+            stage,
+            *(f"{metrics[name]:.3g}" if name in metrics else "-" for name in COLUMNS.values()),
+            f"{seconds:.3g}",
+        ]
         self._rows.append(row)
         left = f"about {timedelta(seconds=int(max(0, seconds_left)))} left"
         self._progress.update(self._task, completed=step, left=left)

@@ -48,6 +48,13 @@ def check(config: Config) -> None:
         raise ValueError(f"--rollout.temperature is {temperature}; vLLM samples at {LOWEST_IN_VLLM} where it is lower")
     if config.opponent_of:
         check_opponents(config.opponent_of, config.game.voters, config.algo.schedule)
+    if config.algo.warm_start:
+        learner = [role for role in ROLES if role not in config.opponent_of]
+        if not trains(Stage.DETECTION, learner, config.game.voters):
+            raise ValueError(
+                f"--algo.warm_start is {config.algo.warm_start}, and opponents cast all votes that could be fitted; leave it "
+                "out, or let the learner vote"
+            )
     if config.eval.opponent:
         check_fixed(config.eval.opponent, config.eval.games)
 

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spy_env import Document, Game, read_games
+from spy_env import Document, Game, Stage, read_games
 from spy_env.diagnostics import diagnose
 from spy_env.diagnostics.shortcuts import LEVEL
 from spy_env.seats import ROLES
@@ -26,6 +26,7 @@ from trainers.embedded.evaluation import HeldOut, matches_of
 from trainers.embedded.lineup import check, drawn_at
 from trainers.embedded.opponents import Batch, EarlierWeights, Opponents
 from trainers.embedded.policy import Policy, policy_of
+from trainers.embedded.warm_start import NAME, right_votes
 from trainers.engines import Engine
 from trainers.engines.vllm_terms import installed_versions
 from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
@@ -145,7 +146,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     policy = policy_of(config, model_folder)
     seats = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
     opponents = _opponents(config, policy, run)
-    watch = Watch(config.train.iterations, config.games_per_iteration, display.say)
+    watch = Watch(config.all_iterations, config.games_per_iteration, display.say)
     training = Training(config, policy, seats, opponents, run, display, watch)
     state = Progress(0, 0, config.start_curriculum(), ())
     if config.ckpt.load_enable and (saved := run.resume(config.without_secrets(), policy)):
@@ -211,10 +212,10 @@ def _iterations(
 ) -> Progress:
     """Run all iterations, or as many as the time allows, with checkpoints and evaluations between them."""
     config, run, first = training.config, training.folder, state.step
-    while state.step < config.train.iterations and not clock.late(state.step - first):
-        stage = _named(state.curriculum)
+    while state.step < config.all_iterations and not clock.late(state.step - first):
+        stage = stage_named(config, state)
         state, metrics, seconds = iterate(training, documents, state)
-        left = clock.left(state.step - first, config.train.iterations - state.step)
+        left = clock.left(state.step - first, config.all_iterations - state.step)
         training.display.step(state.step, stage, metrics, seconds, left)
         if config.eval.steps and state.step % config.eval.steps == 0:
             _, measured = held_out.evaluate(f"{state.step:06d}")
@@ -244,11 +245,13 @@ def iterate(
     generated = time.monotonic()
 
     training.display.doing("updating")
-    metrics = update(training.policy, curriculum, played, config)
-    moved = curriculum.after(games)
+    if step <= config.warm_start_iterations:
+        metrics, moved = warm_up(training.policy, played, config), curriculum
+    else:
+        metrics, moved = update(training.policy, curriculum, played, config), curriculum.after(games)
     updated = time.monotonic()
 
-    stage = _named(curriculum)
+    stage = stage_named(config, state)
     metrics |= curriculum_metrics(moved) | {f"update_norm/{stage}": metrics["update_norm"]}
     met = {f"opponent/{role}": name for role, name in training.opponents.names_at(step).items()}
     seen = last_games(state.watched, games)
@@ -262,22 +265,25 @@ def iterate(
     return Progress(step, state.documents + len(batch), moved, seen), metrics, watched - started
 
 
-def _named(curriculum: Curriculum) -> str:
-    return str(curriculum.trained or "joint")
+def stage_named(config: Config, state: Progress) -> str:
+    """Name the stage that the iteration after ``state`` trains, as it is shown and logged."""
+    return NAME if state.step < config.warm_start_iterations else str(state.curriculum.trained or "joint")
 
 
 def deal_games(
     config: Config, batch: Sequence[Document], curriculum: Curriculum, step: int, seats: SeatPolicies
 ) -> list[Game]:
-    """Deal the games of an iteration: per document as many as its samples seat."""
+    """Deal the games of an iteration: per document as many as its samples seat. Seeds of the warm start say so."""
     per_document = config.rollout.n_samples_per_prompt // config.game.players
+    warm = step <= config.warm_start_iterations
+    run = f"{config.train.seed}/{NAME}" if warm else f"{config.train.seed}"
     return [
         deal_to_fit(
             document,
             config.game.task,
             config.game.rules,
-            f"{config.train.seed}/{step}/{i}",
-            curriculum.trained,
+            f"{run}/{step}/{i}",
+            Stage.DETECTION if warm else curriculum.trained,
             seats.budget,
         )
         for i, document in enumerate(document for document in batch for _ in range(per_document))
@@ -301,6 +307,14 @@ def update(policy: Policy, curriculum: Curriculum, played: Sequence[Played], con
     if config.opponent_of:
         metrics |= learner_metrics(games, config.game.reward_rules, learner)
     return metrics | policy.update(samples, advantages) | {"learning_rate": config.actor.adam.lr}
+
+
+def warm_up(policy: Policy, played: Sequence[Played], config: Config) -> dict[str, float]:
+    """Fit the policy to the right votes of some games. Return metrics of both; rewards and baselines have no part in it."""
+    learner = tuple(role for role in ROLES if role not in config.opponent_of)
+    samples = right_votes(played, policy.tokenizer, config.sampling[Stage.DETECTION], learner)
+    metrics = game_metrics([one.game for one in played], config.game.reward_rules) | sample_metrics(samples)
+    return metrics | policy.fit(samples) | {"learning_rate": config.actor.adam.lr}
 
 
 def _example(after: Sequence[Game], run: RunFolder, step: int) -> Game | None:

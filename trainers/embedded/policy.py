@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ from trainers.engines.encoder import Encoder, end_tokens
 from trainers.engines.tree_attention import attending, fitting, method_for
 from trainers.engines.vllm import VllmEngine
 from trainers.samples import Sample
+
+Accumulate = Callable[[Sequence[Pair], Whole], dict[str, float]]
+"""Backpropagates a micro-batch and returns its share of the metrics of a step, whose size is given."""
 
 
 class NotFiniteError(RuntimeError):
@@ -110,16 +113,26 @@ class Policy:
         Raises:
             NotFiniteError: naming the games, before the weights are touched.
         """
-        size = self.train.batch_size or len(samples)
-        pairs = list(zip(samples, advantages, strict=True))
+        return self._steps(list(zip(samples, advantages, strict=True)), self._accumulate)
+
+    def fit(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Take all optimizer steps of cross-entropy on the samples' replies. Return metrics, averaged over the steps.
+
+        Raises:
+            NotFiniteError: naming the games, before the weights are touched.
+        """
+        return self._steps([(sample, 1.0) for sample in samples], self._fit)
+
+    def _steps(self, pairs: Sequence[Pair], accumulate: Accumulate) -> dict[str, float]:
+        size = self.train.batch_size or len(pairs)
         steps = []
         for _ in range(self.train.max_epochs):
             for start in range(0, len(pairs), size):
-                steps.append(self._step(pairs[start : start + size]))
+                steps.append(self._step(pairs[start : start + size], accumulate))
         self._hand_over()
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
-    def _step(self, pairs: Sequence[Pair]) -> dict[str, float]:
+    def _step(self, pairs: Sequence[Pair], accumulate: Accumulate) -> dict[str, float]:
         """Take one optimizer step. Micro-batches add up to the mean over the step's tokens (or samples)."""
         whole = Whole(tokens=sum(len(sample.ids) for sample, _ in pairs), samples=len(pairs))
         self._prepare()
@@ -128,7 +141,7 @@ class Policy:
         totals: dict[str, float] = {}
         batches_of = padded_batches if self.sharing is None else tree_batches
         for batch in batches_of(pairs, self.max_tokens, self.train.micro_batch_size):
-            for name, value in self._accumulate(batch, whole).items():
+            for name, value in accumulate(batch, whole).items():
                 totals[name] = (
                     max(totals.get(name, 0.0), value) if name.endswith("_max") else totals.get(name, 0.0) + value
                 )
@@ -167,12 +180,7 @@ class Policy:
             logprobs_BT, entropy_BT = self._logprobs(self.model, samples, method)
             reference_BT = self._reference_logprobs(samples, method)
             loss = loss_of(logprobs_BT, old_BT, reference_BT, advantages_B, mask_BT, self.rules, whole)
-            if not torch.isfinite(loss.value):
-                self.optimizer.zero_grad(set_to_none=True)
-                raise NotFiniteError(
-                    f"the loss is {loss.value.item()} in games {sorted({sample.game for sample in samples})}"
-                )
-            loss.value.backward()
+            self._backward(loss.value, samples)
         # how far the trainer's log-probabilities are from the engine's; 0 where both compute alike
         gap_BT = ((logprobs_BT.detach() - old_BT) * mask_BT).abs()
         return {
@@ -184,6 +192,22 @@ class Policy:
             "sampling/logp_difference_mean": (gap_BT.sum() / whole.tokens).item(),
             "sampling/logp_difference_max": gap_BT.max().item(),
         }
+
+    def _fit(self, pairs: Sequence[Pair], whole: Whole) -> dict[str, float]:
+        """Backpropagate the cross-entropy of one micro-batch and return its share of the step's metrics."""
+        samples = [sample for sample, _ in pairs]
+        method = self.method_for(samples)
+        with attending(self.model, method):
+            logprobs_BT, entropy_BT = self._logprobs(self.model, samples, method)
+            loss = -logprobs_BT.sum() / whole.tokens  # padding is 0
+            self._backward(loss, samples)
+        return {"loss": loss.item(), "entropy": (entropy_BT.sum() / whole.tokens).item()}
+
+    def _backward(self, loss: Tensor, samples: Sequence[Sample]) -> None:
+        if not torch.isfinite(loss):
+            self.optimizer.zero_grad(set_to_none=True)
+            raise NotFiniteError(f"the loss is {loss.item()} in games {sorted({sample.game for sample in samples})}")
+        loss.backward()
 
     def method_for(self, samples: Sequence[Sample]) -> str | None:
         """Choose how shared prompts are computed for these samples; None: each sample in full."""

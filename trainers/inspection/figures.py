@@ -54,6 +54,11 @@ FIGURES = (
         shares=True,
         note="the fewer votes, the more by chance alone",
     ),
+    Figure(
+        "Entropy of votes",
+        {"iteration": "game/vote_entropy", "running average": "game/vote_entropy_average"},
+        note="nats; near 0 all votes are alike, and detection can't learn from them",
+    ),
     Figure("Truncated replies", _by_role("game/truncated", STAGES), shares=True),
     Figure("Performances without the marker", {"unmarked": "game/unmarked"}, shares=True),
     Figure("Length of the trained replies", {"tokens": "completions/mean_length"}, note="of the stage that is trained"),

@@ -37,6 +37,9 @@ LORA = (
 REFUSED_SETTINGS = {  # settings and groups that stay at their defaults here, and why
     "ds.lora": LORA,
     "actor.ratio": "for a ratio of whole replies give OpenRLHF's --actor.policy_loss_type gspo",
+    "algo.warm_start": (
+        "OpenRLHF fits nothing before it trains; warm up with spyrl train and name its final/ with --actor.model_name_or_path"
+    ),
     "algo.shuffle_advantages": (
         "it deals advantages out over a whole iteration, and OpenRLHF subtracts the mean of each document's samples, which is "
         "then no longer 0; run this control with spyrl train"

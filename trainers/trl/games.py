@@ -50,6 +50,12 @@ class Games:
                 f"GRPOConfig(beta={coefficient})"
             )
 
+        if self.algo.warm_start:
+            raise ValueError(
+                f"algo.warm_start is {self.algo.warm_start}, and TRL fits nothing before it trains; warm up with spyrl train "
+                "and give TRL its final/"
+            )
+
     @property
     def rows_by_stage(self) -> dict[str, int]:
         """The number of a game's trained replies, by what an iteration trains."""

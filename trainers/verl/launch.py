@@ -33,6 +33,9 @@ HANDED_ON = {  # our settings, and verl's names of them
 IN_ANOTHER_FORM = ("actor.adam.betas", "actor.adam.eps", "eval.steps")  # settings that verl gets, too
 IN_ITS_WORDS = "give verl's own setting behind the command that spyrl verl prints"
 REFUSED_SETTINGS = {  # settings and groups that stay at their defaults here, and why
+    "algo.warm_start": (
+        "verl fits nothing before it trains; warm up with spyrl train and name its final/ with --actor.model_name_or_path"
+    ),
     "algo.shuffle_advantages": (
         "it deals advantages out over a whole iteration, and each row's are made where it is played; run this control with "
         "spyrl train"
