@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from spy_env import ABSTAIN, ROLES, STAGES, UNREADABLE, Game, RewardRules, Seat, Stage, Vote
+from spy_env.diagnostics import detector_share, signal
 from spy_env.diagnostics.estimates import Estimate, average, share
+from spy_env.diagnostics.proxies import hidden_words
+from spy_env.diagnostics.signal import text_measures
 from trainers.curriculum import Curriculum, entropy_of, votes_cast
 from trainers.samples import Sample
 
@@ -157,4 +160,25 @@ def measure(games: Sequence[Game], rules: RewardRules) -> dict[str, Estimate]:
             ]
             if any(by_game):
                 estimates[f"{stage} reward, {role}"] = average([sum(own) / len(own) for own in by_game if own])
-    return estimates
+    return estimates | signal_estimates(games)
+
+
+def changes(before: Sequence[Game], after: Sequence[Game]) -> dict[str, Estimate]:
+    """Return the mean change of a measure over the same deals, played before and after; names are those of ``measure``."""
+    pairs = list(zip(before, after, strict=True))
+    if not pairs:
+        return {}
+    found = {"detection accuracy": average([detector_share(new) - detector_share(old) for old, new in pairs])}
+    texts = [(text_measures(old), text_measures(new)) for old, new in pairs if hidden_words(old)]
+    for name, by_role in texts[0][0].items() if texts else ():
+        for role in by_role:
+            found[f"{name}, {role}"] = average([new[name][role] - old[name][role] for old, new in texts])
+    return found
+
+
+def signal_estimates(games: Sequence[Game]) -> dict[str, Estimate]:
+    """Return what the texts hold, by role, and how often detectors without a model find the spy; none without hidden words."""
+    if (found := signal(games)) is None:
+        return {}
+    texts = {f"{name}, {role}": one for name, roles in found.measures.items() for role, one in roles.items()}
+    return texts | {f"found by {name}": accuracy for name, accuracy in found.detectors.items()}

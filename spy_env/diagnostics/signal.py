@@ -75,13 +75,23 @@ def signal(games: Iterable[Game]) -> Signal | None:
 
 
 def _by_role(looks: Sequence[tuple[Game, Shown, set[str]]]) -> dict[str, dict[str, Estimate]]:
-    values: dict[str, dict[str, list[float]]] = {}
-    for game, texts, words in looks:
-        for name, measure in _measures(game, words).items():
-            for role in ("civilian", "spy"):
-                of_role = [measure(text) for seat, text in texts.items() if game.role(seat) == role]
-                values.setdefault(name, {}).setdefault(role, []).append(sum(of_role) / len(of_role))
-    return {name: {role: average(means) for role, means in by_role.items()} for name, by_role in values.items()}
+    measured = [text_measures(game) for game, _, _ in looks]
+    return {
+        name: {role: average([one[name][role] for one in measured]) for role in by_role}
+        for name, by_role in measured[0].items()
+    }
+
+
+def text_measures(game: Game) -> dict[str, dict[str, float]]:
+    """Return the mean of each measure over a game's civilians, and its spy's value. The hidden part has words of its own."""
+    texts = shown(game)
+    return {
+        name: {
+            "civilian": sum(measure(texts[seat]) for seat in texts if seat != game.spy) / (len(texts) - 1),
+            "spy": measure(texts[game.spy]),
+        }
+        for name, measure in _measures(game, hidden_words(game)).items()
+    }
 
 
 def _measures(game: Game, words: set[str]) -> dict[str, Callable[[str], float]]:

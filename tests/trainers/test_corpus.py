@@ -192,7 +192,7 @@ def test_documents_given_go_before_the_tasks_own(source):
 
 def test_the_first_runs_abstracts_are_taken_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPYRL_CACHE", str(tmp_path))
-    Path(write_corpus(tmp_path, ["an abstract of five words"])).rename(tmp_path / "aclsum_abstracts.jsonl")
+    Path(write_corpus(tmp_path, ["an abstract of five words"])).rename(tmp_path / "aclsum_papers.jsonl")
     made, messages = corpus(ABSTRACTS)
     assert ids(made.training(), 1) == ["0"]
     assert messages[0] == "documents: 1 to train on, 0 held out"

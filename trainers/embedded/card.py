@@ -9,8 +9,7 @@ from typing import Any
 
 from spy_env import load_task
 from trainers.config import Config
-from trainers.embedded.evaluation import comparison_lines
-from trainers.metrics import Estimate
+from trainers.embedded.evaluation import Comparison
 
 _CARD = """\
 ---
@@ -48,7 +47,7 @@ def model_card(
     config: Config,
     facts: Mapping[str, Any],
     stages: Mapping[str, int],
-    compared: Mapping[str, tuple[Estimate, Estimate]],
+    compared: Comparison,
 ) -> str:
     """Return the card as Markdown. ``stages`` counts iterations by trained stage."""
     lora = config.ds.lora
@@ -76,9 +75,9 @@ def _opponents(config: Config) -> str:
     return ", ".join(f"{role}: `{player}`" for role, player in config.opponent_of.items())
 
 
-def _measured(compared: Mapping[str, tuple[Estimate, Estimate]], opponent: str) -> str:
-    if not compared:
+def _measured(compared: Comparison, opponent: str) -> str:
+    if not compared.measures:
         return "Nothing was measured (`--eval.games 0`)."
     against = f" Lines that begin with `learner` are against `{opponent}`." if opponent else ""
-    head = f"The same deals before and after training, on held-out documents; 95 % intervals.{against}\n\n| | before | after | n |\n|---|---|---|---|\n"
-    return head + "\n".join("| " + " | ".join(row) + " |" for row in comparison_lines(compared))
+    head = f"The same deals before and after training, on held-out documents; 95 % intervals, changes paired by deal.{against}\n\n| | before | after | change | n |\n|---|---|---|---|---|\n"
+    return head + "\n".join("| " + " | ".join(row) + " |" for row in compared.rows)

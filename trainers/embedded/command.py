@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
-from spy_env.render import game_text
+from spy_env.render import ballot_text, game_text
 from trainers import settings
 from trainers.config import Config
 from trainers.corpus import check_source
 from trainers.disk import NotWrittenError
 from trainers.embedded.display import Display
-from trainers.embedded.evaluation import comparison_lines
 from trainers.embedded.lineup import check
 from trainers.embedded.loop import Result, train
 from trainers.embedded.policy import NotFiniteError
@@ -102,24 +101,31 @@ def _plan(config: Config) -> str:
 
 
 def _close(console: Console, config: Config, result: Result) -> None:
+    if result.example_before:
+        console.print("\nOne deal before training:\n", style="bold")
+        console.print(ballot_text(result.example_before), markup=False, highlight=False, soft_wrap=True)
     if result.example:
-        console.print("\nOne game in full:\n", style="bold")
+        after = "The same deal after it" if result.example_before else "One game"
+        console.print(f"\n{after}, in full:\n", style="bold")
         console.print(
             game_text(result.example, reveal=True, rules=config.game.reward_rules),
             markup=False,
             highlight=False,
             soft_wrap=True,
         )
-    if result.compared:
+    if result.compared.measures:
         chance = f"chance is 1/{config.game.players} = {1 / config.game.players:.3f} where every vote names a player"
         if config.eval.opponent:
             chance += f"; lines that begin with 'learner' are against {config.eval.opponent}"
         table = Table(
-            "", "before", "after", "n", title="The same held-out games before and after, 95 % intervals", caption=chance
+            *("", "before", "after", "change", "n"),
+            title="The same held-out deals before and after, 95 % intervals, changes paired by deal",
+            caption=chance,
         )
-        for row in comparison_lines(result.compared):
+        for row in result.compared.rows:
             table.add_row(*row)
         console.print(table)
+        console.print(result.compared.sentence, style="bold", highlight=False, soft_wrap=True)
     trained = ", ".join(f"{count} of {stage}" for stage, count in result.stages.items()) or "none"
     console.print(f"iterations: {trained}", highlight=False)
     console.print(f"base weights SHA-256: {result.facts['weights_sha256']}", highlight=False)

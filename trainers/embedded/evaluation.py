@@ -97,6 +97,10 @@ class HeldOut:
         self.folder.append("timings.jsonl", {"step": 0, "evaluate_s": time.monotonic() - began})
         return measured
 
+    def games_before(self) -> list[Game]:
+        """Return the games of self-play before training."""
+        return self._saved(file_of(SELF_PLAY, "before")) if self.deals else []
+
     def _measured(self, games: Mapping[str, Sequence[Game]]) -> Measured:
         return measure_all(games, self.rewards) if self.deals else {}
 
@@ -137,6 +141,37 @@ def curve_row(step: int, measured: Measured, opponent: str) -> dict[str, Any]:
     return {"step": step, **values, "opponent": opponent, "intervals": intervals}
 
 
-def comparison_lines(compared: Mapping[str, tuple[Estimate, Estimate]]) -> list[tuple[str, str, str, str]]:
-    """Return the comparison as rows of text: measure, before, after, number of votes or games."""
-    return [(name, str(before), str(after), str(after.n)) for name, (before, after) in compared.items()]
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Held-out games before and after training: measures of each, and mean changes paired by deal."""
+
+    measures: Mapping[str, tuple[Estimate, Estimate]]
+    changes: Mapping[str, Estimate]
+
+    @property
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """Rows of text: measure, before, after, change paired by deal (empty where it isn't taken), number of votes or games."""
+        return [
+            (name, str(before), str(after), str(self.changes.get(name, "")), str(after.n))
+            for name, (before, after) in self.measures.items()
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """What changed, of ``TOLD``, by more than chance allows (95 %, paired by deal)."""
+        clear = {name: self.changes[name] for name in TOLD if name in self.changes}
+        told = [
+            f"{TOLD[name]} {'rose' if change.value > 0 else 'fell'} from {before.value:.2f} to {after.value:.2f}"
+            for name, change in clear.items()
+            if change.low > 0 or change.high < 0
+            for before, after in [self.measures[name]]
+        ]
+        return f"On documents never trained on, {', and '.join(told)}." if told else NOTHING
+
+
+TOLD = {  # measures of which the last screen says whether they changed
+    "overlap with the document, civilian": "the share of a civilian's words that the document has",
+    "hidden words said, civilian": "the share of the words hidden from the spy that a civilian says",
+    "detection accuracy": "the share of right votes",
+}
+NOTHING = "Nothing that this run can show changed by more than chance on documents never trained on."

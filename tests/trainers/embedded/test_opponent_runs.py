@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from math import inf
 
 import pytest
 
@@ -158,7 +159,7 @@ def test_the_curve_has_a_point_before_on_the_way_and_after_and_begins_as_self_pl
     assert curve[0]["intervals"]["learner on both sides: performing reward"] == [0, 0]
     for row in curve:
         for name, (low, high) in row["intervals"].items():
-            assert low <= row[name] <= high
+            assert (-inf if low is None else low) <= row[name] <= (inf if high is None else high)
 
 
 def test_against_the_initial_model_the_first_games_on_either_side_are_those_of_self_play(place):

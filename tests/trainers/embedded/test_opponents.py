@@ -13,7 +13,7 @@ pytest.importorskip("peft", reason="adapters are its")
 
 from spy_env import Stage, observe, read_games
 from spy_env.observations import read_results
-from spy_env.players import scripted_player
+from spy_env.players import scripted_player, word_overlap_vote
 from tests.chat_server import says
 from tests.trainers import tiny_models, tiny_runs, tiny_world
 from trainers.embedded.checkpoints import RunFolder
@@ -174,3 +174,28 @@ def test_a_model_that_is_not_there_is_refused_before_anything_is_played(place):
     with pytest.raises(ValueError, match="no model at"):
         run(place, "nowhere", opponents={"spy": f"model:{place / 'no-such-model'}"})
     assert not list((place / "nowhere" / "games").iterdir())
+
+
+def test_opponents_referees_judge_held_out_games_too_and_a_past_self_does_not(place):
+    for referee, judges in (("scripted", True), ("coverage", True), ("past", False)):
+        groups = {"opponents": {"spy": "scripted", "referee": referee}, "algo": {"schedule": "performing"}}
+        config = tiny_runs.config_of(
+            place, place / "model", f"judged-{referee}", game={"voters": "referees", "referees": 2}, **groups
+        )
+        policy = policy_of(config, str(place / "model"))
+        others = _opponents(config, policy, RunFolder(config.ckpt))
+        seats = SeatPolicies(policy.engine, config.sampling, config.data.max_len)
+        assert set(others.judging(seats).others) == ({"referee"} if judges else set())
+    folder = run(
+        place,
+        "judged",
+        game={"voters": "referees", "referees": 2},
+        opponents={"spy": "", "referee": "scripted"},
+        algo={"schedule": "performing"},
+        train={"iterations": 1},
+    )
+    for point in ("before", "after"):
+        for game in read_games(folder / "games" / f"eval_{point}.jsonl"):
+            prompts = observe(game, D)
+            for voter, reply in game.replies[D].items():
+                assert reply.text == word_overlap_vote(prompts[voter])

@@ -436,7 +436,9 @@ def papers_in_a_folder(tmp_path, monkeypatch):
         {
             papers + "P06-1112.json": json.dumps({"paper_id": "P06-1112", "abstract": "  Über\npaths,  ranked.\t"}),
             papers + "2021.eacl-main.84.json": json.dumps({"paper_id": "2021", "abstract": "Names, as typed."}),
-            "aclsum/dataset/train.jsonl": '{"id": "P06-1112", "sentences": {"abstract": ["Paths , ranked ."]}}\n',
+            "aclsum/dataset/train.jsonl": '{"id": "P06-1112", "summary": {"challenge": "A.", "approach": "B.", "outcome": "C."}}\n',
+            "aclsum/dataset/val.jsonl": '{"id": "2021.eacl-main.84", "summary": {"challenge": "Names come late."}}\n',
+            "aclsum/dataset/test.jsonl": "",
             "aclsum-0.1.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: aclsum\nVersion: 0.1.2\n"
             "Requires-Dist: a-dependency-nobody-has\n",
             "aclsum-0.1.2.dist-info/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
@@ -453,8 +455,8 @@ def papers_in_a_folder(tmp_path, monkeypatch):
 def test_abstracts_come_from_the_parsed_papers_with_plain_white_space(papers_in_a_folder, cache):
     file = first_run.paper_abstracts(unheard)
     assert [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] == [
-        {"id": "2021.eacl-main.84", "text": "Names, as typed."},
-        {"id": "P06-1112", "text": "Über paths, ranked."},
+        {"id": "2021.eacl-main.84", "text": "Names, as typed.", "summary": "Names come late."},
+        {"id": "P06-1112", "text": "Über paths, ranked.", "summary": "A. B. C."},
     ]
     assert list(cache.iterdir()) == [file]
     papers_in_a_folder.unlink()
