@@ -13,7 +13,7 @@ from spy_env.wording import content_words, without_copies
 
 Player = Callable[[str], str]
 
-COPIED = 5  # words in a row; our choice
+COPIED, PASSAGES = 5, 3  # words in a row; a voter checks one passage of so many; our choices
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # not within 3.5
 
@@ -61,8 +61,9 @@ def random_player(seed: int | str = 0) -> Player:
 def coverage_player(seed: int | str = 0, words: int = 60) -> Player:
     """Make a player that performs with the lead sentences and votes by a passage of the document, drawn from its own seed.
 
-    It votes for the performance with the fewest of the passage's content words, where runs of ``COPIED`` words that are
-    in the document don't count; N/A if all have as many. Several such voters check a document from beginning to end.
+    It votes for the performance that says least of the passage: content words of it, less those that the whole document
+    doesn't have, at the passage's share of the document. Runs of ``COPIED`` words that are in the document don't count. N/A
+    if all are alike. Several such voters check a document from beginning to end.
     """
     rng = Random(seed)
 
@@ -71,8 +72,9 @@ def coverage_player(seed: int | str = 0, words: int = 60) -> Player:
         if not ballot:
             return lead_sentences(prompt, words)
         document = read_document(prompt)
-        passage = _passage(document, rng)
-        said = [len(content_words(without_copies(text, document, COPIED)) & passage) for _, text in ballot]
+        passage, known = _passage(document, rng), content_words(document)
+        texts = [content_words(without_copies(text, document, COPIED)) for _, text in ballot]
+        said = [PASSAGES * len(own & passage) - len(own - known) for own in texts]
         least = [number for (number, _), count in zip(ballot, said, strict=True) if count == min(said)]
         return r"\boxed{N/A}" if len(least) == len(ballot) else rf"\boxed{{{rng.choice(least)}}}"
 
@@ -80,9 +82,9 @@ def coverage_player(seed: int | str = 0, words: int = 60) -> Player:
 
 
 def _passage(document: str, rng: Random) -> set[str]:
-    """Draw a third of the document; return its content words."""
+    """Draw one of the document's passages, anywhere; return its content words."""
     spans = list(units(document))
-    size = max(1, len(spans) // 3)
+    size = max(1, len(spans) // PASSAGES)
     first = rng.randrange(len(spans) - size + 1) if spans else 0
     return content_words(document[spans[first].start : spans[first + size - 1].end]) if spans else set()
 

@@ -65,9 +65,13 @@ def game_text(game: Game, reveal: bool = False, rules: RewardRules | None = None
 
 
 def replies_text(game: Game) -> list[str]:
-    """Render the replies in which the votes were cast."""
+    """Render the replies in which the votes were cast, and whom a number means on a ballot in the voter's own order."""
     said = [(seat, reply.prefix + reply.text) for seat, reply in game.replies[Stage.DETECTION].items()]
-    return ["\n".join(f"{_named(game, seat)} said: " + " ".join(map(printable, text.split())) for seat, text in said)]
+    lines = [f"{_named(game, seat)} said: " + " ".join(map(printable, text.split())) for seat, text in said]
+    if game.rules.ballot_order == "voter":
+        votes = game.votes()
+        lines = [f"{line} (on its ballot: {votes[seat]})" for line, (seat, _) in zip(lines, said, strict=True)]
+    return ["\n".join(lines)]
 
 
 def _named(game: Game, seat: Seat) -> str:

@@ -125,7 +125,7 @@ class Algo(Schedule):
     rae: bool = True  # subtract a running baseline of each role's performing rewards
     alpha: float = ranged(0.9, least=0, most=1)  # decay of these baselines
     normalise_performing: bool = False  # ablation: divide a game's performing advantages by their population std
-    # games, rounded up to whole iterations, after which detectors are fitted to right votes before training; 0: none
+    # games, rounded up to whole iterations, on which detectors are fitted to right votes before training; 0: none
     warm_start: int = ranged(0, least=0)
     shuffle_advantages: bool = False  # control: deal each stage's advantages out to its replies at random
 

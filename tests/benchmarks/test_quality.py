@@ -49,5 +49,5 @@ def test_games_of_other_deals_and_documents_without_a_summary_are_refused():
 def test_a_row_without_a_summary_is_named(tmp_path):
     file = tmp_path / "s.jsonl"
     file.write_text('{"id": "d"}\n')
-    with pytest.raises(ValueError, match="needs an id and a summary; there is {'id': 'd'}"):
+    with pytest.raises(ValueError, match=r"needs an id and a summary; there is \{'id': 'd'\}"):
         read_summaries(file)

@@ -8,6 +8,7 @@ import pytest
 from spy_env import RawReply, Stage, deal, from_json, observe, parse_vote, to_json
 from spy_env.diagnostics import position_habit
 from spy_env.observations import read_results
+from spy_env.render import game_text
 from tests.spy_env.doors import SEATS, dealt, document, rules
 from trainers.metrics import commonest_number
 
@@ -95,3 +96,11 @@ def test_a_game_with_orders_of_its_own_is_read_back_exactly():
     game = naming_number(performed("referees voter lean"), 3)
     assert from_json(to_json(game)) == game
     assert from_json(to_json(game)).votes() == game.votes()
+
+
+def test_a_replay_says_whom_a_number_meant():
+    game = naming_number(performed(), 1)
+    shown = game_text(game, reveal=True)
+    for voter, vote in game.votes().items():
+        assert f"{voter} ({game.role(voter)}) said: \\boxed{{1}} (on its ballot: {vote})" in shown
+    assert "on its ballot" not in game_text(naming_number(performed("all"), 1), reveal=True)

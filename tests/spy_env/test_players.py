@@ -254,6 +254,11 @@ def test_copied_sentences_cover_nothing_and_the_same_seed_votes_the_same():
     assert votes == covering_votes(STORY, [STORY, own, own])
 
 
+def test_words_that_the_document_does_not_have_draw_votes():
+    said = ["bridge cost mayor rain", "bridge cost mayor rain elephants trombones volcano", "bridge cost mayor rain"]
+    assert set(covering_votes(STORY, said)) == {r"\boxed{2}"}
+
+
 def test_coverage_votes_abstain_where_all_texts_are_alike():
     assert set(covering_votes(STORY, ["the bridge", "the bridge", "the bridge"])) == {r"\boxed{N/A}"}
 

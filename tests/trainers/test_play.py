@@ -48,7 +48,7 @@ def typed(monkeypatch):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     pytest.importorskip("torch", reason="a local model plays")
-    tiny_world = pytest.importorskip("tiny_world", reason="needs transformers")
+    tiny_world = pytest.importorskip("tests.trainers.tiny_world", reason="needs transformers")
     return str(tiny_world.model_folder(tmp_path_factory.mktemp("model"), steps=20))
 
 
@@ -65,6 +65,14 @@ def test_the_same_seed_plays_the_same_games_and_another_seed_others(games):
     first, again = games(*flags, output="1")[1], games(*flags, output="2")[1]
     assert first == again
     assert games(*flags, "--seed", "5", output="3")[1] != first
+
+
+def test_games_played_at_the_same_time_are_those_played_one_by_one(games):
+    flags = ("--games", "5", "--player", "coverage", "--prompts", "lean", "--ballot_order", "voter")
+    _, one_by_one = games(*flags)
+    _, together = games(*flags, "--batch_size", "3", output="together.jsonl")
+    assert together == one_by_one
+    assert len(together) == 5
 
 
 def test_scripted_random_human_and_model_sit_at_one_table(games, typed, model):
@@ -233,6 +241,8 @@ MISTAKES = {
     "a scripted player with a name": (["--player", "scripted:bob"], r"no player 'scripted:bob'"),
     "an endpoint without a model": (["--player", "endpoint:http://localhost:9/v1"], r"names no model"),
     "too few players": (["--players", "2"], r"at least 3"),
+    "prompts nobody knows": (["--prompts", "v0"], r"no prompts named 'v0'"),
+    "no game at a time": (["--batch_size", "0"], r"--batch_size is 0; play 1 game"),
     "a task nobody knows": (["--task", "poem"], r"no task named 'poem'"),
     "a temperature of zero": (["--temperature", "0"], r"temperature is 0"),
     "a field that isn't there": (["--input_key", "body"], r"no field 'body'"),

@@ -94,7 +94,7 @@ def test_a_document_that_can_not_be_cut_far_enough_is_an_error_that_says_what_to
 
 def test_with_a_real_tokenizer_all_prompts_and_replies_fit(tmp_path):
     pytest.importorskip("torch", reason="the tokenizer comes with a model")
-    tiny_world = pytest.importorskip("tiny_world", reason="needs transformers")
+    tiny_world = pytest.importorskip("tests.trainers.tiny_world", reason="needs transformers")
     from trainers.engines.local import load_engine
 
     engine = load_engine(str(tiny_world.model_folder(tmp_path, steps=0)))

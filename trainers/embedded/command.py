@@ -118,11 +118,11 @@ def _close(console: Console, config: Config, result: Result) -> None:
         if config.eval.opponent:
             chance += f"; lines that begin with 'learner' are against {config.eval.opponent}"
         table = Table(
-            *("", "before", "after", "change", "n"),
-            title="The same held-out deals before and after, 95 % intervals, changes paired by deal",
-            caption=chance,
+            *("", "before", "after", "change"),
+            title=f"The same {result.deals} held-out deals before and after; changes are paired by deal, 95 % intervals",
+            caption=f"{chance}; all measures are in final/README.md",
         )
-        for row in result.compared.rows:
+        for row in result.compared.changed:
             table.add_row(*row)
         console.print(table)
         console.print(result.compared.sentence, style="bold", highlight=False, soft_wrap=True)

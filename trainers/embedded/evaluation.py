@@ -157,6 +157,25 @@ class Comparison:
         ]
 
     @property
+    def changed(self) -> list[tuple[str, str, str, str]]:
+        """Rows of text for the last screen: measure, before, after, change. Against an opponent there are intervals instead."""
+        against = [
+            (name, str(before), str(after), "")
+            for name, (before, after) in self.measures.items()
+            if name.startswith("learner")
+        ]
+        return [
+            (
+                name,
+                f"{before.value:z.2f}",
+                f"{after.value:z.2f}",
+                f"{change.value:+z.2f} [{change.low:+z.2f}, {change.high:+z.2f}]",
+            )
+            for name, change in self.changes.items()
+            for before, after in [self.measures[name]]
+        ] + against
+
+    @property
     def sentence(self) -> str:
         """What changed, of ``TOLD``, by more than chance allows (95 %, paired by deal)."""
         clear = {name: self.changes[name] for name in TOLD if name in self.changes}

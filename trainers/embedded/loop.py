@@ -107,6 +107,7 @@ class Result:
     folder: Path
     stages: Mapping[str, int]
     compared: Comparison
+    deals: int  # held out
     example: Game | None
     example_before: Game | None  # the same deal before training
     facts: Mapping[str, Any]
@@ -175,7 +176,7 @@ def train(config: Config, model_folder: str, display: Display) -> Result:
         policy.export(folder)
         (folder / "README.md").write_text(model_card(config, facts, stages, compared), encoding="utf-8")
     example_before = games_before[0] if games_before else None
-    return Result(run.path, stages, compared, _example(games, run, state.step), example_before, facts)
+    return Result(run.path, stages, compared, len(games), _example(games, run, state.step), example_before, facts)
 
 
 def _opponents(config: Config, policy: Policy, run: RunFolder) -> Opponents:

@@ -65,6 +65,7 @@ def test_flags_go_before_the_file(tmp_path):
             "--vllm.enable_prefix_caching is False: the seats of a game share",
         ),
         ({"ckpt": {"games_max_num": 3}}, "--ckpt.games_max_num is 3"),
+        ({"algo": {"warm_start": 8}}, "fits nothing before it trains; warm up with spyrl train"),
         ({"algo": {"shuffle_advantages": True}}, "which is then no longer 0; run this control with spyrl train"),
         ({"algo": {"schedule": "joint"}}, "--algo.schedule is 'joint', .* this trainer takes one sample per call"),
         ({"actor": {"colour": "red"}}, "unknown actor.colour"),

@@ -244,6 +244,7 @@ def document_of(line):
     ("flags", "message"),
     [
         ({"algo.schedule": "joint"}, "--algo.schedule is 'joint'.* with spyrl train"),
+        ({"algo.warm_start": 8}, "fits nothing before it trains"),
         ({"algo.shuffle_advantages": True}, "over a whole iteration"),
         ({"rollout.n_samples_per_prompt": 6}, "no multiple of --game.players"),
         ({"rollout.batch_size": 0}, "at least 1"),
