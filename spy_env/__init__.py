@@ -9,6 +9,7 @@ from spy_env.documents import Document, read_documents, shorten
 from spy_env.game import STAGES, Game, Performance, RawReply, Rules, Stage, deal
 from spy_env.masking import Span, choose_spans, hide
 from spy_env.observations import observe
+from spy_env.prompts import Prompts, load_prompts, prompts_names
 from spy_env.records import from_json, read_games, to_json, write_games
 from spy_env.rewards import PRESETS, RewardRules, Tally, detection_rewards, performing_rewards
 from spy_env.seats import ROLES, Seat, number_of, player_seats, referee_seats
@@ -24,6 +25,7 @@ __all__ = [
     "Document",
     "Game",
     "Performance",
+    "Prompts",
     "RawReply",
     "RewardRules",
     "Rules",
@@ -38,12 +40,14 @@ __all__ = [
     "detection_rewards",
     "from_json",
     "hide",
+    "load_prompts",
     "load_task",
     "number_of",
     "observe",
     "parse_vote",
     "performing_rewards",
     "player_seats",
+    "prompts_names",
     "read_documents",
     "read_games",
     "referee_seats",

@@ -69,7 +69,8 @@ def _rules_text(game: Game) -> str:
     voters = f"{rules.referees} referees vote" if rules.voters == "referees" else f"voters: {rules.voters}"
     share = f"{100 * (rules.mask_fraction or 0):.0f} % hidden ({rules.operator})"
     cut = f", document cut to {game.detection_words} words in vote prompts" if game.detection_words else ""
-    return f"{rules.players} players, {voters}, {share}{cut}"
+    order = ", each voter with an order of its own" if rules.ballot_order == "voter" else ""
+    return f"{rules.players} players, {voters}{order}, {share}{cut}, prompts {rules.prompts}"
 
 
 def _document_parts(game: Game) -> list[tuple[str, bool]]:

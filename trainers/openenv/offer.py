@@ -12,7 +12,18 @@ from random import Random
 from threading import Lock
 from typing import Any
 
-from spy_env import Document, Game, RewardRules, Rules, Seat, Stage, observe, player_seats, referee_seats
+from spy_env import (
+    Document,
+    Game,
+    RewardRules,
+    Rules,
+    Seat,
+    Stage,
+    observe,
+    player_seats,
+    prompts_names,
+    referee_seats,
+)
 from spy_env.seats import ROLES
 from trainers.engines import Engine, Failed, Reply, Request, Sampling
 from trainers.engines.players import ScriptedEngine
@@ -124,6 +135,9 @@ class Offer:
             raise ValueError(str(error)[:500]) from error  # it repeats the client's values, however long
         if (most := max(rules.players, rules.referees)) > MAX_SEATS:
             raise ValueError(f"rules ask for {most!a:.100} players or referees; ask for at most {MAX_SEATS}")
+        _choice(
+            "prompts", rules.prompts, {*prompts_names(), self.rules.prompts}
+        )  # a client must not name files of ours
         return rules
 
     def _document(self, document: Any) -> Document | None:

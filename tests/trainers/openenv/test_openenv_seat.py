@@ -104,6 +104,8 @@ def test_a_document_of_the_clients_is_played():
         ({"rules": {"referees": 10**2000}}, "at most"),
         ({"rules": {"operator": "x" * 5000}}, "no masking operator"),
         ({"rules": {"mask_fraction": float("nan")}}, "mask_fraction"),
+        ({"rules": {"prompts": "/etc/prompts.py"}}, "no prompts '/etc/prompts.py' here; choose one of"),
+        ({"rules": {"prompts": "os:PROMPTS"}}, "no prompts 'os:PROMPTS' here"),
         ({"rules": {"colour": 1}}, "unknown"),
         ({"rules": "fast"}, "rules is 'fast'"),
         ({"document": 5}, "document is 5"),
