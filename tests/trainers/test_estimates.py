@@ -7,7 +7,7 @@ import pytest
 
 from spy_env import PRESETS, RewardRules
 from tests.trainers.made_games import voted
-from trainers.metrics import Estimate, average, measure, share
+from trainers.metrics import Estimate, average, measure, share, signal_estimates
 
 NEAR = 5e-5
 
@@ -147,7 +147,14 @@ def test_what_is_measured_of_two_games_is_as_counted_by_hand():
         "detection reward, spy": average([0, 1]),
         "performing reward, civilian": pytest.approx(average([0.2 / 9, 0.8 / 9])),
         "detection reward, civilian": average([1 / 3, 2 / 3]),
-    }
+    } | signal_estimates(games)
+
+
+def test_what_texts_hold_is_measured_by_role_beside_detectors_without_a_model():
+    found = signal_estimates([voted("2 1 N/A ?", "a"), voted("1 1 1 3", "b")])
+    assert found["length, civilian"].value == found["length, spy"].value == 3  # "A mill burned."
+    assert found["found by oracle of hidden words"].value == 0.25  # all say the same
+    assert {name.rpartition(", ")[2] for name in found if not name.startswith("found by ")} == {"civilian", "spy"}
 
 
 def test_measures_are_paid_by_the_rules_given():
