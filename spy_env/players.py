@@ -9,7 +9,7 @@ from random import Random
 from spy_env.documents import shorten
 from spy_env.masking import MARKER, units
 from spy_env.observations import read_document, read_results
-from spy_env.wording import content_words, without_copies
+from spy_env.wording import content_words, shingles, without_copies
 
 Player = Callable[[str], str]
 
@@ -73,7 +73,8 @@ def coverage_player(seed: int | str = 0, words: int = 60) -> Player:
             return lead_sentences(prompt, words)
         document = read_document(prompt)
         passage, known = _passage(document, rng), content_words(document)
-        texts = [content_words(without_copies(text, document, COPIED)) for _, text in ballot]
+        runs = shingles(document, COPIED)
+        texts = [content_words(without_copies(text, runs, COPIED)) for _, text in ballot]
         said = [PASSAGES * len(own & passage) - len(own - known) for own in texts]
         least = [number for (number, _), count in zip(ballot, said, strict=True) if count == min(said)]
         return r"\boxed{N/A}" if len(least) == len(ballot) else rf"\boxed{{{rng.choice(least)}}}"

@@ -40,10 +40,10 @@ def copied_share(text: str, source: Shingles, size: int = SHINGLE) -> float:
     return len(own & source) / len(own) if own else 0.0
 
 
-def without_copies(text: str, source: str, size: int) -> str:
-    """Return the words of a text outside of runs of ``size`` words that are in ``source``."""
-    said, known = words(text), shingles(source, size)
-    copied = {j for i in range(len(said) - size + 1) if said[i : i + size] in known for j in range(i, i + size)}
+def without_copies(text: str, source: Shingles, size: int = SHINGLE) -> str:
+    """Return the words of a text outside of its runs of ``size`` words that occur in ``source``."""
+    said = words(text)
+    copied = {j for i in range(len(said) - size + 1) if said[i : i + size] in source for j in range(i, i + size)}
     return " ".join(word for i, word in enumerate(said) if i not in copied)
 
 

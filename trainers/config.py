@@ -324,6 +324,10 @@ class Config:
         """Iterations before training that fit detectors to right votes."""
         return -(-self.algo.warm_start // self.games_per_iteration)
 
+    def warms_up(self, step: int) -> bool:
+        """Return whether iteration ``step`` belongs to the warm start."""
+        return step <= self.warm_start_iterations
+
     @property
     def all_iterations(self) -> int:
         """Iterations of the warm start and of training."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from spy_env import Game, Rules, Seat, load_task, player_seats, referee_seats, task_names, write_games
-from spy_env.prompts import load_prompts
+from spy_env import Game, Rules, Seat, load_prompts, load_task, player_seats, referee_seats, task_names, write_games
 from spy_env.render import game_text
 from trainers.config import StageSampling, sampling_by_stage
 from trainers.corpus import Corpus

@@ -1,7 +1,7 @@
 """Numbers over many games: do votes still mean quality? Pure functions of saved games, without any model.
 
-``diagnose`` has all of it: ``signal`` asks whether texts tell the spy at all, ``shortcuts`` and ``position_habit`` raise named warnings, ``gaps`` and ``votes_and_proxies`` measure what they come from,
-and ``collusion.lead`` compares a run's detectors with one that never learned.
+``diagnose`` has all of it: ``signal`` asks whether texts tell the spy at all, ``shortcuts`` and ``position_habit`` raise
+named warnings, ``gaps`` and ``votes_and_proxies`` measure what they come from. ``lead`` compares a run's detectors with one that never learned.
 """
 
 from spy_env.diagnostics.diagnosis import Diagnosis, Lead, diagnose, lead

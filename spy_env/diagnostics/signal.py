@@ -75,7 +75,7 @@ def signal(games: Iterable[Game]) -> Signal | None:
 
 
 def _by_role(looks: Sequence[tuple[Game, Shown, set[str]]]) -> dict[str, dict[str, Estimate]]:
-    measured = [text_measures(game) for game, _, _ in looks]
+    measured = [_measured(*look) for look in looks]
     return {
         name: {role: average([one[name][role] for one in measured]) for role in by_role}
         for name, by_role in measured[0].items()
@@ -84,13 +84,16 @@ def _by_role(looks: Sequence[tuple[Game, Shown, set[str]]]) -> dict[str, dict[st
 
 def text_measures(game: Game) -> dict[str, dict[str, float]]:
     """Return the mean of each measure over a game's civilians, and its spy's value. The hidden part has words of its own."""
-    texts = shown(game)
+    return _measured(game, shown(game), hidden_words(game))
+
+
+def _measured(game: Game, texts: Shown, words: set[str]) -> dict[str, dict[str, float]]:
     return {
         name: {
             "civilian": sum(measure(texts[seat]) for seat in texts if seat != game.spy) / (len(texts) - 1),
             "spy": measure(texts[game.spy]),
         }
-        for name, measure in _measures(game, hidden_words(game)).items()
+        for name, measure in _measures(game, words).items()
     }
 
 

@@ -249,7 +249,7 @@ def iterate(
     generated = time.monotonic()
 
     training.display.doing("updating")
-    if step <= config.warm_start_iterations:
+    if config.warms_up(step):
         metrics, moved = warm_up(training.policy, played, config), curriculum
     else:
         metrics, moved = update(training.policy, curriculum, played, config), curriculum.after(games)
@@ -271,7 +271,7 @@ def iterate(
 
 def stage_named(config: Config, state: Progress) -> str:
     """Name the stage that the iteration after ``state`` trains, as it is shown and logged."""
-    return NAME if state.step < config.warm_start_iterations else str(state.curriculum.trained or "joint")
+    return NAME if config.warms_up(state.step + 1) else str(state.curriculum.trained or "joint")
 
 
 def deal_games(
@@ -279,7 +279,7 @@ def deal_games(
 ) -> list[Game]:
     """Deal the games of an iteration: per document as many as its samples seat. Seeds of the warm start say so."""
     per_document = config.rollout.n_samples_per_prompt // config.game.players
-    warm = step <= config.warm_start_iterations
+    warm = config.warms_up(step)
     run = f"{config.train.seed}/{NAME}" if warm else f"{config.train.seed}"
     return [
         deal_to_fit(

@@ -65,7 +65,7 @@ class Run:
 
     @cached_property
     def games_by_step(self) -> tuple[tuple[int, Game], ...]:
-        """Return the finished games that were trained on, by iteration; all games of a folder that holds no run."""
+        """The finished games that were trained on, by iteration; all games of a folder that holds no run."""
         try:
             files = trained_files(self.folder)
         except ValueError:

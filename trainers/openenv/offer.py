@@ -135,9 +135,8 @@ class Offer:
             raise ValueError(str(error)[:500]) from error  # it repeats the client's values, however long
         if (most := max(rules.players, rules.referees)) > MAX_SEATS:
             raise ValueError(f"rules ask for {most!a:.100} players or referees; ask for at most {MAX_SEATS}")
-        _choice(
-            "prompts", rules.prompts, {*prompts_names(), self.rules.prompts}
-        )  # a client must not name files of ours
+        offered = dict.fromkeys((*prompts_names(), self.rules.prompts))  # a client must not name files of ours
+        _choice("prompts", rules.prompts, offered)
         return rules
 
     def _document(self, document: Any) -> Document | None:

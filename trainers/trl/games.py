@@ -49,7 +49,6 @@ class Games:
                 f"algo.kl.init_coef is {coefficient}, and TRL computes the KL term: leave algo.kl out, and give "
                 f"GRPOConfig(beta={coefficient})"
             )
-
         if self.algo.warm_start:
             raise ValueError(
                 f"algo.warm_start is {self.algo.warm_start}, and TRL fits nothing before it trains; warm up with spyrl train "
